@@ -1,0 +1,26 @@
+"""What runs in the cluster, by pulumi-kubernetes. One module an add-on, each `create(context) → resources`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+
+from slipway.spec import Cluster
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What an add-on needs: the cluster, the Kubernetes provider that reaches it, what must be there first, and image references by name."""
+
+    cluster: Cluster
+    provider: pulumi.ProviderResource
+    after: Sequence[pulumi.Resource]
+    images: dict[str, str]
+    parent: pulumi.Resource | None = None
+
+    def options(self, **more: Any) -> pulumi.ResourceOptions:
+        """Resource options that every object of an add-on carries."""
+        return pulumi.ResourceOptions(provider=self.provider, depends_on=list(self.after), parent=self.parent, **more)

@@ -1,0 +1,225 @@
+"""What a stack file may say.
+
+`load(path)` reads `config: {slipway:cluster: {...}}` of a Pulumi stack file and returns a frozen `Cluster`; `parse(data, where)`
+does the same for the value alone. Everything wrong is reported at once in one `SpecError`, a line each, with the path in the
+file. Cloud-neutral above `fleet`. Reads nothing but the stack file; knows neither Pulumi nor Ansible.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+CONFIG_KEY = "slipway:cluster"
+
+GROUPS = ("etcd", "etcd_events", "apiservers", "load_balancers")
+"""Groups of fixed hosts, in the order in which they are built. Pools come after them."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$")]
+"""A DNS label of at most 20 characters, so that `<cluster>-<pool>-<number>` stays within 63."""
+
+LabelKey = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
+
+
+def _network(value: object) -> ipaddress.IPv4Network:
+    if isinstance(value, ipaddress.IPv4Network):
+        return value
+    return ipaddress.IPv4Network(str(value), strict=True)
+
+
+Cidr = Annotated[ipaddress.IPv4Network, BeforeValidator(_network), PlainSerializer(str)]
+Address = Annotated[ipaddress.IPv4Address, PlainSerializer(str)]
+
+
+class SpecError(Exception):
+    """Something in a stack file is not allowed. `problems` holds one line each: what, where, what was expected."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class LabFleet(_Model):
+    """Hosts are systemd containers on this machine. `bridge` is the Linux bridge that joins them (at most 15 characters)."""
+
+    kind: Literal["lab"]
+    os: Literal["debian13"] = "debian13"
+    bridge: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,14}$")] | None = None
+
+
+class Network(_Model):
+    """Address plan. `pod_prefix` is the prefix length of one node's pod network."""
+
+    hosts: Cidr
+    pods: Cidr
+    services: Cidr
+    pod_prefix: int = Field(default=24, ge=16, le=28)
+    domain: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] = "cluster.local"
+    pod_network: Literal["routed", "none"] = "routed"
+    bgp_as: int = Field(default=64512, ge=64512, le=65534, description="private AS number of the routed pod network")
+
+    @property
+    def cluster_dns(self) -> ipaddress.IPv4Address:
+        """The tenth address of the service network, by custom."""
+        return self.services[10]
+
+    @property
+    def kubernetes_service(self) -> ipaddress.IPv4Address:
+        """The first address of the service network: the Service `kubernetes`."""
+        return self.services[1]
+
+
+class EtcdGroup(_Model):
+    """An etcd cluster on hosts of its own. `quota_bytes`: 8 GiB is the largest that etcd suggests."""
+
+    count: int = Field(ge=1, le=7)
+    quota_bytes: int = Field(default=8 * 1024**3, ge=256 * 1024**2, le=8 * 1024**3)
+    snapshot_count: int = Field(default=10_000, ge=1_000)
+    heartbeat_ms: int = Field(default=100, ge=10, le=5_000)
+    election_ms: int = Field(default=1_000, ge=100, le=50_000)
+
+
+class ApiServers(_Model):
+    """API server hosts. `flags` are added to the API server's and win over ours."""
+
+    count: int = Field(ge=1, le=9)
+    flags: dict[str, str] = Field(default_factory=dict)
+
+
+class LoadBalancers(_Model):
+    count: int = Field(default=1, ge=1, le=1)
+
+
+class Taint(_Model):
+    key: LabelKey
+    value: LabelValue = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}"
+
+
+class Pool(_Model):
+    """Machines of one kind that run pods. `max_pods` must fit into one node's pod network."""
+
+    name: Name
+    count: int = Field(ge=0, le=5_000)
+    platform: str = "generic"
+    max_pods: int = Field(default=110, ge=8, le=250)
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    taints: list[Taint] = Field(default_factory=list)
+
+
+class CoreDns(_Model):
+    """`nodes_per_replica`: one CoreDNS pod for that many nodes, never fewer than `min_replicas`."""
+
+    min_replicas: int = Field(default=2, ge=1, le=100)
+    max_replicas: int = Field(default=50, ge=1, le=500)
+    nodes_per_replica: int = Field(default=100, ge=1)
+    forward_to: str = Field(default="/etc/resolv.conf", description="upstream: addresses, or a resolv.conf of the node")
+
+
+class Addons(_Model):
+    coredns: CoreDns = Field(default_factory=CoreDns)
+
+
+class Cluster(_Model):
+    """One cluster: the whole of what a stack file declares."""
+
+    name: Name
+    release: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    fleet: LabFleet
+    network: Network
+    etcd: EtcdGroup
+    etcd_events: EtcdGroup
+    apiservers: ApiServers
+    load_balancers: LoadBalancers = Field(default_factory=LoadBalancers)
+    pools: list[Pool] = Field(default_factory=list)
+    addons: Addons = Field(default_factory=Addons)
+
+    @property
+    def nodes(self) -> int:
+        """Declared nodes of all pools together."""
+        return sum(pool.count for pool in self.pools)
+
+
+def load(path: Path) -> Cluster:
+    """Read the stack file `path`. Raises SpecError."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise SpecError([f"{path}: there is no such stack file; `slipway check` lists those that are there"]) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise SpecError([f"{path}{line}: not YAML: {getattr(error, 'problem', error)}"]) from None
+    config = document.get("config") if isinstance(document, Mapping) else None
+    if not isinstance(config, Mapping) or CONFIG_KEY not in config:
+        raise SpecError([f"{path}: config.{CONFIG_KEY} is missing; it holds the cluster (see stacks/Pulumi.lab.yaml)"])
+    return parse(config[CONFIG_KEY], str(path))
+
+
+def parse(data: object, where: str) -> Cluster:
+    """Check one cluster declaration. `where` names its file in messages. Raises SpecError with all problems at once."""
+    from slipway.lint import spec_rules  # the rules know this module's types
+
+    try:
+        cluster = Cluster.model_validate(data)
+    except pydantic.ValidationError as error:
+        raise SpecError(f"{where}: {_line(problem)}" for problem in error.errors()) from None
+    problems = [f"{where}: {problem.path}: {problem.message}" for problem in spec_rules.check(cluster)]
+    if problems:
+        raise SpecError(problems)
+    return cluster
+
+
+def _line(problem: Any) -> str:
+    """One line for one pydantic error, with the path in the file and, for an unknown key, the nearest known one."""
+    location = problem["loc"]
+    path = _path(location)
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        return f"{path}: unknown key; {hint}"
+    if problem["type"] == "missing":
+        return f"{path}: is missing"
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    value = problem.get("input")
+    shown = f" (got {value!r})" if isinstance(value, (str, int, float, bool)) else ""
+    return f"{path}: {message}{shown}"
+
+
+def _path(location: tuple[str | int, ...]) -> str:
+    """`('pools', 0, 'count')` → `pools[0].count`."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return path or CONFIG_KEY
+
+
+def _known_keys(location: tuple[str | int, ...]) -> list[str]:
+    """The keys that the model at `location` knows."""
+    model: Any = Cluster
+    for step in location:
+        if isinstance(step, int):
+            continue
+        field = getattr(model, "model_fields", {}).get(step)
+        if field is None:
+            return []
+        model = field.annotation
+        if getattr(model, "__origin__", None) is list:
+            model = model.__args__[0]
+    return list(getattr(model, "model_fields", {}))
