@@ -1,0 +1,3 @@
+module slipway.build/netprobe
+
+go 1.26

@@ -1,0 +1,3 @@
+module slipway.build/pause
+
+go 1.26
