@@ -1,8 +1,9 @@
 """What a stack file may say.
 
-`load(path)` reads `config: {slipway:cluster: {...}}` of a Pulumi stack file and returns a frozen `Cluster`; `parse(data, where)`
-does the same for the value alone. Everything wrong is reported at once in one `SpecError`, a line each, with the path in the
-file. Cloud-neutral above `fleet`. Reads nothing but the stack file; knows neither Pulumi nor Ansible.
+`load(path)` reads `config: {slipway:cluster: {...}}` of a Pulumi stack file and returns a frozen `Cluster`;
+`parse(data, where)` does the same for the value alone. Everything wrong is reported at once in one `SpecError`, a line
+each, with the path in the file. Cloud-neutral above `fleet`. Reads nothing but the stack file; knows neither Pulumi nor
+Ansible.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ GROUPS = ("etcd", "etcd_events", "apiservers", "load_balancers")
 Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$")]
 """A DNS label of at most 20 characters, so that `<cluster>-<pool>-<number>` stays within 63."""
 
-LabelKey = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+LabelKey = Annotated[
+    str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
+]
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
 
 
@@ -52,7 +55,7 @@ class _Model(BaseModel):
 
 
 class LabFleet(_Model):
-    """Hosts are systemd containers on this machine. `bridge` is the Linux bridge that joins them (at most 15 characters)."""
+    """Hosts are systemd containers on this machine, joined by the Linux bridge `bridge` (at most 15 characters)."""
 
     kind: Literal["lab"]
     os: Literal["debian13"] = "debian13"
@@ -99,10 +102,14 @@ class ApiServers(_Model):
 
 
 class LoadBalancers(_Model):
+    """Hosts with haproxy before the API servers; the routed pod network's route reflector is there too."""
+
     count: int = Field(default=1, ge=1, le=1)
 
 
 class Taint(_Model):
+    """A taint that a pool's nodes register with."""
+
     key: LabelKey
     value: LabelValue = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -132,6 +139,8 @@ class CoreDns(_Model):
 
 
 class Addons(_Model):
+    """What runs in the cluster."""
+
     coredns: CoreDns = Field(default_factory=CoreDns)
 
 

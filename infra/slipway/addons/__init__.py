@@ -13,7 +13,7 @@ from slipway.spec import Cluster
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What an add-on needs: the cluster, the Kubernetes provider that reaches it, what must be there first, and image references by name."""
+    """What an add-on needs: the cluster, the provider that reaches it, what comes first, images by component."""
 
     cluster: Cluster
     provider: pulumi.ProviderResource

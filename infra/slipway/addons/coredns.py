@@ -16,7 +16,7 @@ _LABELS = {"k8s-app": "kube-dns"}
 
 
 def replicas(cluster: Cluster) -> int:
-    """One pod for `nodes_per_replica` nodes, within the limits of the stack file and never more than there are nodes."""
+    """One pod for `nodes_per_replica` nodes, within the limits of the stack file and at most one a node."""
     wanted = cluster.addons.coredns
     by_nodes = math.ceil(cluster.nodes / wanted.nodes_per_replica)
     return max(1, min(max(by_nodes, wanted.min_replicas), wanted.max_replicas, cluster.nodes))
@@ -49,7 +49,7 @@ def corefile(cluster: Cluster) -> str:
 
 
 def create(context: Context) -> list[pulumi.Resource]:
-    """Service account, role, configuration, deployment, disruption budget and the Service at the cluster DNS address."""
+    """Service account, role, configuration, deployment, disruption budget and the cluster DNS Service."""
     cluster = context.cluster
     metadata = {"name": _NAME, "namespace": NAMESPACE, "labels": _LABELS}
     account = k8s.core.v1.ServiceAccount("coredns", metadata=metadata, opts=context.options())
@@ -69,7 +69,9 @@ def create(context: Context) -> list[pulumi.Resource]:
         subjects=[{"kind": "ServiceAccount", "name": _NAME, "namespace": NAMESPACE}],
         opts=context.options(),
     )
-    config = k8s.core.v1.ConfigMap("coredns", metadata=metadata, data={"Corefile": corefile(cluster)}, opts=context.options())
+    config = k8s.core.v1.ConfigMap(
+        "coredns", metadata=metadata, data={"Corefile": corefile(cluster)}, opts=context.options()
+    )
     service = k8s.core.v1.Service(
         "coredns",
         # With no endpoints yet the Service would be waited for; the Deployment is what is waited for.
@@ -86,7 +88,10 @@ def create(context: Context) -> list[pulumi.Resource]:
         opts=context.options(),
     )
     budget = k8s.policy.v1.PodDisruptionBudget(
-        "coredns", metadata=metadata, spec={"max_unavailable": 1, "selector": {"match_labels": _LABELS}}, opts=context.options()
+        "coredns",
+        metadata=metadata,
+        spec={"max_unavailable": 1, "selector": {"match_labels": _LABELS}},
+        opts=context.options(),
     )
     deployment = k8s.apps.v1.Deployment(
         "coredns",
@@ -131,7 +136,11 @@ def _pod(context: Context) -> dict[str, object]:
                     {"name": "metrics", "container_port": 9153, "protocol": "TCP"},
                 ],
                 "resources": {"requests": {"cpu": "100m", "memory": "70Mi"}, "limits": {"memory": "340Mi"}},
-                "liveness_probe": {"http_get": {"path": "/health", "port": 8080}, "initial_delay_seconds": 10, "failure_threshold": 5},
+                "liveness_probe": {
+                    "http_get": {"path": "/health", "port": 8080},
+                    "initial_delay_seconds": 10,
+                    "failure_threshold": 5,
+                },
                 "readiness_probe": {"http_get": {"path": "/ready", "port": 8181}, "period_seconds": 2},
                 "security_context": {
                     "allow_privilege_escalation": False,
@@ -141,5 +150,7 @@ def _pod(context: Context) -> dict[str, object]:
                 "volume_mounts": [{"name": "config", "mount_path": "/etc/coredns", "read_only": True}],
             }
         ],
-        "volumes": [{"name": "config", "config_map": {"name": _NAME, "items": [{"key": "Corefile", "path": "Corefile"}]}}],
+        "volumes": [
+            {"name": "config", "config_map": {"name": _NAME, "items": [{"key": "Corefile", "path": "Corefile"}]}}
+        ],
     }

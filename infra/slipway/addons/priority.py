@@ -9,8 +9,16 @@ from slipway.addons import Context
 
 # name → (value, preemption policy, what it is for)
 CLASSES: dict[str, tuple[int, str, str]] = {
-    "slipway-training": (100_000, "PreemptLowerPriority", "Training jobs: may take the place of batch work and balloons."),
-    "slipway-batch": (1_000, "Never", "Batch work: waits for room, takes nobody's place but a balloon's by the scheduler."),
+    "slipway-training": (
+        100_000,
+        "PreemptLowerPriority",
+        "Training jobs: may take the place of batch work and balloons.",
+    ),
+    "slipway-batch": (
+        1_000,
+        "Never",
+        "Batch work: waits for room, takes nobody's place but a balloon's by the scheduler.",
+    ),
     # The cluster autoscaler ignores pods below -10 (its --expendable-pods-priority-cutoff).
     "slipway-balloon": (-10, "Never", "Placeholders that keep machines warm and give way at once."),
 }

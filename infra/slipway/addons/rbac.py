@@ -44,8 +44,16 @@ CLUSTER_ROLES: dict[str, list[dict[str, Any]]] = {
 # binding name → (cluster role, kind of subject, subject)
 BINDINGS: dict[str, tuple[str, str, str]] = {
     "slipway:node-bootstrapper": ("system:node-bootstrapper", "Group", BOOTSTRAP_GROUP),
-    "slipway:approve-bootstrap": ("system:certificates.k8s.io:certificatesigningrequests:nodeclient", "Group", BOOTSTRAP_GROUP),
-    "slipway:approve-renewal": ("system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "Group", "system:nodes"),
+    "slipway:approve-bootstrap": (
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        "Group",
+        BOOTSTRAP_GROUP,
+    ),
+    "slipway:approve-renewal": (
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        "Group",
+        "system:nodes",
+    ),
     "slipway:kubelet-api": ("system:kubelet-api-admin", "User", KUBELET_CLIENT_USER),
     "slipway:csr-approver": ("slipway:csr-approver", "User", APPROVER_USER),
     "slipway:node-proxier": ("slipway:node-proxier", "Group", "system:nodes"),
@@ -56,7 +64,9 @@ def create(context: Context) -> list[pulumi.Resource]:
     """Cluster roles and bindings, and the approver's own lease in kube-system."""
     made: list[pulumi.Resource] = []
     for name, rules in CLUSTER_ROLES.items():
-        made.append(k8s.rbac.v1.ClusterRole(_resource_name(name), metadata={"name": name}, rules=rules, opts=context.options()))
+        made.append(
+            k8s.rbac.v1.ClusterRole(_resource_name(name), metadata={"name": name}, rules=rules, opts=context.options())
+        )
     for name, (role, kind, subject) in BINDINGS.items():
         made.append(
             k8s.rbac.v1.ClusterRoleBinding(

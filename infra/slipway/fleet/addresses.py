@@ -1,8 +1,8 @@
 """Which host has which name and address.
 
 Blocks, not a running number: changing one count never moves another host. The first 64 addresses of the host network
-hold the fixed groups; the rest is cut into `POOL_BLOCKS` blocks, one a pool in the order of the stack file (so new pools go
-to the end). The first address is the gateway.
+hold the fixed groups; the rest is cut into `POOL_BLOCKS` blocks, one a pool in the order of the stack file (so new
+pools go to the end). The first address is the gateway.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESERVED_NAMES = frozenset(_PREFIX.values())
 class Host:
     """A host as declared: what it is called, where it is and what it is for.
 
-    `group` is etcd, etcd_events, apiservers, load_balancers or nodes; `pool` is the node pool's name for nodes, else "".
+    `group` is etcd, etcd_events, apiservers, load_balancers or nodes; `pool` is a node's pool, else "".
     """
 
     name: str
@@ -39,6 +39,7 @@ class Host:
 
 
 def gateway(cluster: Cluster) -> ipaddress.IPv4Address:
+    """The hosts' way out: the first address of their network."""
     return cluster.network.hosts[1]
 
 
@@ -62,12 +63,15 @@ def pool(cluster: Cluster, name: str) -> list[Host]:
 
 
 def nodes(cluster: Cluster) -> list[Host]:
+    """The hosts of all pools."""
     return [host for declared in cluster.pools for host in pool(cluster, declared.name)]
 
 
 def everything(cluster: Cluster) -> list[Host]:
     """All hosts of a cluster, fixed groups first."""
-    return [host for name in ("etcd", "etcd_events", "apiservers", "load_balancers") for host in group(cluster, name)] + nodes(cluster)
+    return [
+        host for name in ("etcd", "etcd_events", "apiservers", "load_balancers") for host in group(cluster, name)
+    ] + nodes(cluster)
 
 
 def room(cluster: Cluster) -> Iterator[tuple[str, int, int]]:
@@ -79,5 +83,5 @@ def room(cluster: Cluster) -> Iterator[tuple[str, int, int]]:
 
 
 def _block_size(cluster: Cluster) -> int:
-    # The last address is the broadcast address; it falls into what the division leaves over or is taken off the last block.
+    # One less than there are: the last address is the broadcast address.
     return (cluster.network.hosts.num_addresses - _FIXED - 1) // POOL_BLOCKS

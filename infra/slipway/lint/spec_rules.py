@@ -1,4 +1,4 @@
-"""Rules that a cluster declaration must keep by itself. Each is a function (cluster) → problems; `check` runs them all."""
+"""Rules that a cluster declaration must keep by itself: functions (cluster) → problems. `check` runs them all."""
 
 from __future__ import annotations
 
@@ -33,14 +33,18 @@ def odd_members(cluster: Cluster) -> Iterator[Problem]:
     """An even member adds a way to fail and no tolerance (etcd FAQ, "Why an odd number of cluster members?")."""
     for path, group in (("etcd", cluster.etcd), ("etcd_events", cluster.etcd_events)):
         if group.count % 2 == 0:
-            yield Problem(f"{path}.count", f"{group.count} members tolerate no more than {group.count - 1}; use an odd number")
+            yield Problem(
+                f"{path}.count", f"{group.count} members tolerate no more than {group.count - 1}; use an odd number"
+            )
 
 
 def election_timeout(cluster: Cluster) -> Iterator[Problem]:
-    """etcd refuses an election timeout under five heartbeats (etcd configuration, `--election-timeout`)."""
+    """Etcd refuses an election timeout under five heartbeats (etcd configuration, `--election-timeout`)."""
     for path, group in (("etcd", cluster.etcd), ("etcd_events", cluster.etcd_events)):
         if group.election_ms < 5 * group.heartbeat_ms:
-            yield Problem(f"{path}.election_ms", f"{group.election_ms} is under five heartbeats of {group.heartbeat_ms} ms")
+            yield Problem(
+                f"{path}.election_ms", f"{group.election_ms} is under five heartbeats of {group.heartbeat_ms} ms"
+            )
 
 
 def networks_apart(cluster: Cluster) -> Iterator[Problem]:
@@ -48,48 +52,66 @@ def networks_apart(cluster: Cluster) -> Iterator[Problem]:
     named = [("hosts", cluster.network.hosts), ("pods", cluster.network.pods), ("services", cluster.network.services)]
     for (first, one), (second, other) in itertools.combinations(named, 2):
         if one.overlaps(other):
-            yield Problem(f"network.{second}", f"{other} overlaps network.{first} {one}; choose networks that share no address")
+            yield Problem(
+                f"network.{second}", f"{other} overlaps network.{first} {one}; choose networks that share no address"
+            )
 
 
 def networks_large_enough(cluster: Cluster) -> Iterator[Problem]:
+    """Each network holds what is in it, and no component refuses its size."""
     network = cluster.network
     if network.hosts.prefixlen > 24:
         yield Problem("network.hosts", f"{network.hosts} is too small; a /24 or larger holds the groups and the pools")
     if network.services.prefixlen > 26:
-        yield Problem("network.services", f"{network.services} is too small; a /26 or larger is needed (cluster DNS is its tenth address)")
+        yield Problem(
+            "network.services",
+            f"{network.services} is too small; a /26 or larger is needed (cluster DNS is its tenth address)",
+        )
     if network.services.prefixlen < 12:
-        # kube-apiserver: "specified --service-cluster-ip-range is too large; for 4-byte addresses, the mask must be >= 12"
+        # kube-apiserver: "--service-cluster-ip-range is too large; for 4-byte addresses, the mask must be >= 12"
         yield Problem("network.services", f"{network.services} is too large; the API server takes a /12 or smaller")
     if network.pod_prefix < network.pods.prefixlen:
-        yield Problem("network.pod_prefix", f"/{network.pod_prefix} is larger than the whole pod network {network.pods}")
+        yield Problem(
+            "network.pod_prefix", f"/{network.pod_prefix} is larger than the whole pod network {network.pods}"
+        )
     elif network.pod_prefix - network.pods.prefixlen > 16:
         # kube-controller-manager refuses a difference of more than 16 bits (nodeipam, cidr_set.go)
-        yield Problem("network.pod_prefix", f"/{network.pod_prefix} is more than 16 bits longer than network.pods {network.pods}")
+        yield Problem(
+            "network.pod_prefix", f"/{network.pod_prefix} is more than 16 bits longer than network.pods {network.pods}"
+        )
 
 
 def unique_pools(cluster: Cluster) -> Iterator[Problem]:
+    """Pool names are unique and differ from the groups', so that host names do."""
     seen: dict[str, int] = {}
     for index, pool in enumerate(cluster.pools):
         if pool.name in seen:
-            yield Problem(f"pools[{index}].name", f"{pool.name} is the name of pools[{seen[pool.name]}] too; pool names are unique")
+            yield Problem(
+                f"pools[{index}].name",
+                f"{pool.name} is the name of pools[{seen[pool.name]}] too; pool names are unique",
+            )
         elif pool.name in addresses.RESERVED_NAMES:
             yield Problem(f"pools[{index}].name", f"{pool.name} names a group of fixed hosts; choose another")
         seen.setdefault(pool.name, index)
 
 
 def pods_fit(cluster: Cluster) -> Iterator[Problem]:
-    """A node's pod network holds its pods (less network, gateway and broadcast address), and the whole holds all nodes."""
+    """A node's pod network holds its pods (less three addresses), and the cluster's holds all nodes."""
     network = cluster.network
     room = 2 ** (32 - network.pod_prefix) - 3
     for index, pool in enumerate(cluster.pools):
         if pool.max_pods > room:
-            yield Problem(f"pools[{index}].max_pods", f"{pool.max_pods} pods do not fit into a /{network.pod_prefix} ({room} addresses)")
+            yield Problem(
+                f"pools[{index}].max_pods",
+                f"{pool.max_pods} pods do not fit into a /{network.pod_prefix} ({room} addresses)",
+            )
     nodes = 2 ** max(0, network.pod_prefix - network.pods.prefixlen)
     if cluster.nodes > nodes:
         largest = max(range(len(cluster.pools)), key=lambda index: cluster.pools[index].count)
         yield Problem(
             f"pools[{largest}].count",
-            f"{cluster.nodes} nodes in all pools, but network.pods {network.pods} has room for {nodes} of /{network.pod_prefix}",
+            f"{cluster.nodes} nodes in all pools, "
+            f"but network.pods {network.pods} has room for {nodes} of /{network.pod_prefix}",
         )
 
 
@@ -97,18 +119,28 @@ def hosts_fit(cluster: Cluster) -> Iterator[Problem]:
     """Each group and pool stays within its block of the host network."""
     for path, count, room in addresses.room(cluster):
         if count > room:
-            yield Problem(path, f"{count} hosts, but its block of network.hosts {cluster.network.hosts} has {room} addresses; use a larger network")
+            yield Problem(
+                path,
+                f"{count} hosts, but its block of network.hosts {cluster.network.hosts} has {room} addresses; "
+                "use a larger network",
+            )
 
 
 def pools_in_blocks(cluster: Cluster) -> Iterator[Problem]:
+    """Each pool has a block of the host network."""
     if len(cluster.pools) > addresses.POOL_BLOCKS:
-        yield Problem("pools", f"{len(cluster.pools)} pools, but a host network has {addresses.POOL_BLOCKS} blocks for pools")
+        yield Problem(
+            "pools", f"{len(cluster.pools)} pools, but a host network has {addresses.POOL_BLOCKS} blocks for pools"
+        )
 
 
 def coredns_replicas(cluster: Cluster) -> Iterator[Problem]:
+    """The limits of the number of CoreDNS pods do not cross."""
     coredns = cluster.addons.coredns
     if coredns.min_replicas > coredns.max_replicas:
-        yield Problem("addons.coredns.min_replicas", f"{coredns.min_replicas} is more than max_replicas {coredns.max_replicas}")
+        yield Problem(
+            "addons.coredns.min_replicas", f"{coredns.min_replicas} is more than max_replicas {coredns.max_replicas}"
+        )
 
 
 RULES: tuple[Rule, ...] = (

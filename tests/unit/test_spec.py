@@ -1,0 +1,140 @@
+"""The stack file: what is allowed, and how what is not is said."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slipway import paths, spec
+from slipway.fleet import addresses
+
+GOOD: dict[str, Any] = yaml.safe_load((paths.root() / "stacks/Pulumi.lab.yaml").read_text())["config"][spec.CONFIG_KEY]
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """The lab's declaration with `a__b=value` put at a.b; a value of None takes the key away."""
+    data = copy.deepcopy(GOOD)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = data
+        for step in parents:
+            place = place.setdefault(step, {})
+        if value is None:
+            place.pop(last)
+        else:
+            place[last] = value
+    return data
+
+
+def problems(data: object) -> list[str]:
+    with pytest.raises(spec.SpecError) as caught:
+        spec.parse(data, "stack.yaml")
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("stack", ["lab", "tiny"])
+def test_shipped_stacks_are_good(stack: str) -> None:
+    cluster = spec.load(paths.root() / f"stacks/Pulumi.{stack}.yaml")
+    assert cluster.name == stack
+    assert len({host.address for host in addresses.everything(cluster)}) == len(addresses.everything(cluster))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"etcdd": {"count": 3}}, "etcdd: unknown key; did you mean etcd?"),
+        ({"etcd__cuont": 3}, "etcd.cuont: unknown key; did you mean count?"),
+        ({"etcd__count": 4}, "etcd.count: 4 members tolerate no more than 3; use an odd number"),
+        ({"etcd_events__count": 2}, "etcd_events.count: 2 members"),
+        ({"etcd__count": None}, "etcd.count: is missing"),
+        ({"etcd__count": "many"}, "etcd.count: "),
+        ({"etcd__election_ms": 300}, "etcd.election_ms: 300 is under five heartbeats of 100 ms"),
+        ({"network__pods": "10.98.0.0/20"}, "network.pods: 10.98.0.0/20 overlaps network.hosts 10.98.0.0/24"),
+        ({"network__services": "10.244.3.0/24"}, "network.services: 10.244.3.0/24 overlaps network.pods"),
+        ({"network__services": "10.97.0.0/28"}, "network.services: 10.97.0.0/28 is too small"),
+        ({"network__services": "11.0.0.0/8"}, "network.services: 11.0.0.0/8 is too large"),
+        ({"network__hosts": "10.98.0.1/24"}, "network.hosts: "),
+        ({"network__hosts": "10.98.0.0/26"}, "network.hosts: 10.98.0.0/26 is too small"),
+        (
+            {"network__pod_prefix": 16, "network__pods": "10.244.0.0/20"},
+            "network.pod_prefix: /16 is larger than the whole pod network",
+        ),
+        ({"network__pods": "10.244.0.0/24"}, "10.244.0.0/24 has room for 1 of /24"),
+        (
+            {"pools": [{"name": "a", "count": 1}, {"name": "a", "count": 1}]},
+            "pools[1].name: a is the name of pools[0] too",
+        ),
+        ({"pools": [{"name": "etcd", "count": 1}]}, "pools[0].name: etcd names a group of fixed hosts"),
+        ({"pools": [{"name": "A_b", "count": 1}]}, "pools[0].name: "),
+        (
+            {"pools": [{"name": "a", "count": 1, "max_pods": 250}], "network__pod_prefix": 26},
+            "pools[0].max_pods: 250 pods do not fit into a /26",
+        ),
+        (
+            {"pools": [{"name": "a", "count": 300}], "network__hosts": "10.0.0.0/16", "network__pods": "10.244.0.0/16"},
+            "300 nodes in all pools",
+        ),
+        ({"pools": [{"name": "a", "count": 100}]}, "pools[0].count: 100 hosts, but its block"),
+        ({"pools": [{"name": f"p{i}", "count": 0} for i in range(9)]}, "pools: 9 pools"),
+        ({"apiservers__count": 0}, "apiservers.count: "),
+        ({"fleet__kind": "cloud"}, "fleet.kind: "),
+        (
+            {"addons": {"coredns": {"min_replicas": 9, "max_replicas": 3}}},
+            "addons.coredns.min_replicas: 9 is more than max_replicas 3",
+        ),
+        ({"name": "Lab"}, "name: "),
+    ],
+)
+def test_bad_stack_is_one_line_with_its_path(changes: dict[str, Any], expected: str) -> None:
+    found = problems(changed(**changes))
+    assert any(expected in line for line in found), found
+    assert all(line.startswith("stack.yaml: ") and "\n" not in line for line in found)
+
+
+def test_all_problems_at_once() -> None:
+    found = problems(changed(etcd__count=4, etcd_events__count=2, network__services="10.244.0.0/24"))
+    assert len(found) == 3
+
+
+def test_not_a_mapping() -> None:
+    assert problems([1]) == ["stack.yaml: slipway:cluster: should be a valid dictionary or instance of Cluster"]
+
+
+def test_missing_file_and_broken_yaml(tmp_path: Path) -> None:
+    with pytest.raises(spec.SpecError, match="there is no such stack file"):
+        spec.load(tmp_path / "Pulumi.none.yaml")
+    broken = tmp_path / "Pulumi.broken.yaml"
+    broken.write_text("config:\n  a: [1\n")
+    with pytest.raises(spec.SpecError, match=r"Pulumi\.broken\.yaml:\d+: not YAML"):
+        spec.load(broken)
+    broken.write_text("config: {}\n")
+    with pytest.raises(spec.SpecError, match="is missing"):
+        spec.load(broken)
+
+
+@given(
+    etcd=st.sampled_from([1, 3, 5, 7]),
+    apiservers=st.integers(1, 9),
+    counts=st.lists(st.integers(0, 23), max_size=8),
+)
+def test_addresses_are_unique_inside_and_stable(etcd: int, apiservers: int, counts: list[int]) -> None:
+    pools = [{"name": f"pool{index}", "count": count} for index, count in enumerate(counts)]
+    cluster = spec.parse(changed(etcd__count=etcd, apiservers__count=apiservers, pools=pools), "stack.yaml")
+    hosts = addresses.everything(cluster)
+    taken = {host.address for host in hosts} | {addresses.gateway(cluster)}
+    assert len(taken) == len(hosts) + 1
+    assert all(address in cluster.network.hosts for address in taken)
+    assert cluster.network.hosts.broadcast_address not in taken
+    assert len({host.name for host in hosts}) == len(hosts)
+    # One more API server moves no other host.
+    if apiservers < 9:
+        more = spec.parse(changed(etcd__count=etcd, apiservers__count=apiservers + 1, pools=pools), "stack.yaml")
+        before = {host.name: host.address for host in hosts}
+        after = {host.name: host.address for host in addresses.everything(more)}
+        assert before.items() <= after.items()
