@@ -1,0 +1,108 @@
+"""File helpers that the modules in ``library/`` share: atomic writes, owners and modes.
+
+Runs on the host's own Python (3.9 or newer), standard library only.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+import tempfile
+from typing import NamedTuple, Optional
+
+
+class SlipwayError(Exception):
+    """A refusal with one line for the user."""
+
+
+class Attributes(NamedTuple):
+    """Owner, group and mode a path should have.
+
+    ``uid`` or ``gid`` is None where the user or group does not exist (yet): allowed only in check mode,
+    where an earlier task would have made it.
+    """
+
+    uid: Optional[int]
+    gid: Optional[int]
+    mode: int
+
+
+def attributes(owner: str, group: Optional[str], mode: str, check_mode: bool = False) -> Attributes:
+    """Resolve names to ids. ``group`` None means the owner's own group.
+
+    Raises SlipwayError when the mode is not octal, or a name is unknown outside check mode.
+    """
+    try:
+        bits = int(mode, 8)
+    except ValueError:
+        raise SlipwayError(f"mode {mode!r}: expected an octal string such as '0644'") from None
+    uid: Optional[int] = None
+    gid: Optional[int] = None
+    try:
+        entry = pwd.getpwuid(int(owner)) if owner.isdigit() else pwd.getpwnam(owner)
+        uid, gid = entry.pw_uid, entry.pw_gid
+    except KeyError:
+        if not check_mode:
+            raise SlipwayError(f"user {owner!r} does not exist on this host; expected it from role host (host_users)") from None
+    if group is not None:
+        gid = None
+        try:
+            gid = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+        except KeyError:
+            if not check_mode:
+                raise SlipwayError(f"group {group!r} does not exist on this host; expected it from role host (host_users)") from None
+    return Attributes(uid, gid, bits)
+
+
+def attributes_differ(path: str, wanted: Attributes) -> bool:
+    """True when the owner, group or mode of ``path`` (which exists) is not the wanted one."""
+    found = os.stat(path, follow_symlinks=False)
+    return (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) != (wanted.uid, wanted.gid, wanted.mode)
+
+
+def set_attributes(path: str, wanted: Attributes) -> None:
+    """Give ``path`` its owner, group and mode."""
+    assert wanted.uid is not None and wanted.gid is not None
+    # chown clears the set-id bits, so the mode comes last.
+    os.chown(path, wanted.uid, wanted.gid, follow_symlinks=False)
+    os.chmod(path, wanted.mode)
+
+
+def read_if_present(path: str) -> Optional[bytes]:
+    """The file's bytes, or None when there is none. Raises SlipwayError when the path is not a plain file."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise SlipwayError(f"{path}: expected a plain file, found something else; move it away first")
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_atomic(path: str, data: bytes, wanted: Attributes) -> None:
+    """Replace ``path`` in one rename; nobody sees half a file or looser rights, also after a power loss."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)  # made with mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            set_attributes(temporary, wanted)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def link_atomic(path: str, target: str) -> None:
+    """Make ``path`` a symbolic link to ``target`` in one rename."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    temporary = tempfile.mktemp(prefix=f".{os.path.basename(path)}.", dir=directory)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
