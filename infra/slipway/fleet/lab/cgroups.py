@@ -1,0 +1,213 @@
+"""Control groups of hosts: where they are, which version, how much a host uses.
+
+A host sees its own group as its root. The group lies below the one this process was started in, never above it:
+`<hierarchy>/<own group>/slipway-lab/<network>/<host>/{supervisor,host}`. On cgroup v1 there is one such group in each
+hierarchy; on cgroup v2 under systemd the host is a unit of its own that delegates, instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from slipway.fleet.lab.errors import LabError
+
+ROOT = Path("/sys/fs/cgroup")
+FOLDER = "slipway-lab"
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How this machine mounts control groups: `groups` maps a hierarchy's mount point to this process's group in it."""
+
+    version: int
+    groups: dict[Path, str]
+    systemd: bool
+    """Whether systemd is PID 1 and can make units."""
+
+
+def layout(mountinfo: str | None = None, own: str | None = None) -> Layout:
+    """Look how control groups are mounted here; the two texts are those of /proc/self/{mountinfo,cgroup}."""
+    mountinfo = Path("/proc/self/mountinfo").read_text() if mountinfo is None else mountinfo
+    own = Path("/proc/self/cgroup").read_text() if own is None else own
+    paths = {}
+    for line in own.splitlines():
+        _, controllers, group = line.split(":", 2)
+        paths[frozenset(controllers.split(",")) if controllers else frozenset({""})] = group
+    groups: dict[Path, str] = {}
+    version = 1
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        kind, _, options = right.split(" ", 2)
+        root, point = left.split()[3:5]
+        if not Path(point).is_relative_to(ROOT):
+            continue
+        if kind == "cgroup2":
+            key = frozenset({""})
+            version = 2 if Path(point) == ROOT else version
+        elif kind == "cgroup":
+            known = {name for names in paths for name in names}
+            key = frozenset(option for option in options.split(",") if option in known)
+        else:
+            continue
+        if key in paths:
+            # A container may see only a part of the hierarchy (root) at the mount point.
+            group = "/" + os.path.relpath(paths[key], root) if root != "/" else paths[key]
+            groups[Path(point)] = "" if group in ("/", "/.") else group
+    if not groups:
+        raise LabError(f"no control groups are mounted at {ROOT}; the lab needs them (version 1 or 2)")
+    return Layout(version, groups, Path("/run/systemd/system").is_dir())
+
+
+def unit(network: str, name: str) -> str:
+    """Return the name of a host's systemd unit (cgroup v2 under systemd)."""
+    return f"slipway-lab-{network}-{name}.service"
+
+
+def make(network: str, name: str) -> list[str]:
+    """Make a host's groups and return them as the launcher wants them.
+
+    Raises:
+        LabError: cgroup v2 without systemd, and processes of others keep the controllers from being delegated.
+    """
+    here = layout()
+    if here.version == 2 and here.systemd:
+        return ["self"]
+    made = []
+    for point, own in here.groups.items():
+        parent = Path(f"{point}{own}")
+        group = parent
+        for part in (FOLDER, network, name):
+            if here.version == 2:
+                _delegate(group)
+            group = group / part
+            group.mkdir(exist_ok=True)
+            _inherit_cpuset(group)
+        if here.version == 2:
+            _delegate(group)
+        for leaf in (group / "supervisor", group / "host"):
+            leaf.mkdir(exist_ok=True)
+            _inherit_cpuset(leaf)
+        made.append(str(group))
+    return made
+
+
+def find(network: str, name: str) -> list[Path]:
+    """Return a host's groups wherever they are: an earlier run may have been started in another group than this one."""
+    below = f"{FOLDER}/{network}/{name}"
+    found = []
+    for point in layout().groups:
+        found += [path / below for path in _folders(point) if (path / below).is_dir()]
+        found += point.glob(f"**/{unit(network, name)}")
+    return found
+
+
+def processes(groups: list[Path]) -> set[int]:
+    """Return the ids of all processes in groups and below them."""
+    ids: set[int] = set()
+    for group in groups:
+        for file in group.rglob("cgroup.procs"):
+            with contextlib.suppress(OSError):
+                ids |= {int(line) for line in file.read_text().split()}
+    return ids - {0}
+
+
+def kill(groups: list[Path], *, seconds: float = 10) -> None:
+    """Kill every process in groups and wait until none is left.
+
+    Raises:
+        LabError: some process does not die (it hangs in the kernel).
+    """
+    deadline = time.monotonic() + seconds
+    while left := processes(groups):
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise LabError(
+                f"processes {sorted(left)} do not die after {seconds:.0f} s; look at: ps -o pid,stat,wchan,cmd"
+            )
+        time.sleep(0.05)
+
+
+def remove(groups: list[Path]) -> None:
+    """Remove groups without processes, and the folders above them that are ours and empty now."""
+    for group in groups:
+        if group.name.endswith(".service"):  # systemd's own to remove
+            continue
+        for path in sorted([group, *_subgroups(group)], reverse=True):
+            _rmdir(path)
+        for parent in group.parents[:2]:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+
+
+def memory(groups: list[Path]) -> int | None:
+    """Return the bytes of memory a host uses, without page cache that can be dropped; None where nobody counts."""
+    for group in groups:
+        for usage, inactive in (
+            ("memory.usage_in_bytes", "total_inactive_file"),
+            ("memory.current", "inactive_file"),
+        ):
+            try:
+                used = int((group / usage).read_text())
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            except OSError:
+                continue
+            return max(0, used - int(stat.get(inactive, 0)))
+    return None
+
+
+def _folders(point: Path) -> Iterator[Path]:
+    """Yield the groups of a hierarchy that have our folder in them, without looking into it."""
+    for path, folders, _ in os.walk(point):
+        if FOLDER in folders:
+            folders.remove(FOLDER)
+            yield Path(path)
+
+
+def _subgroups(group: Path) -> list[Path]:
+    return [path for path in group.rglob("*") if path.is_dir()]
+
+
+def _rmdir(path: Path) -> None:
+    # The kernel lets go of a group a moment after its last process.
+    deadline = time.monotonic() + 3
+    while True:
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise LabError(f"control group {path} cannot be removed: {error.strerror}") from error
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _inherit_cpuset(group: Path) -> None:
+    """Give a new v1 cpuset the processors of the group above: it starts with none, and then takes no process."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        file = group / name
+        if file.exists() and (group / "cgroup.clone_children").exists() and not file.read_text().strip():
+            file.write_text((group.parent / name).read_text())
+
+
+def _delegate(group: Path) -> None:
+    """Hand all controllers of a v2 group on to the groups below it."""
+    missing = set((group / "cgroup.controllers").read_text().split())
+    missing -= set((group / "cgroup.subtree_control").read_text().split())
+    try:
+        for controller in missing:
+            (group / "cgroup.subtree_control").write_text(f"+{controller}")
+    except OSError as error:
+        raise LabError(
+            f"control group {group} has processes of its own, so it cannot hand {', '.join(sorted(missing))} to hosts; "
+            "start this shell in a group of its own below it"
+        ) from error
