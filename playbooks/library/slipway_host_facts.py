@@ -32,7 +32,7 @@ ansible_facts:
     slipway_host:
       description: >-
         cgroup_version (1 or 2), cap_sys_resource and cap_sys_module (services of this host may hold it), container (bool),
-        modules_loadable (bool), cpus (int), memory_mib (int), kernel (release), architecture (amd64, arm64 ...),
+        modules_loadable (bool), swap (bool), cpus (int), memory_mib (int), kernel (release), architecture (amd64, arm64 ...),
         os_id and os_version (of os-release).
       type: dict
 """
@@ -71,6 +71,7 @@ def collect(root: str = "/") -> Dict[str, Any]:
         "cap_sys_module": cap_sys_module,
         "container": container,
         "modules_loadable": cap_sys_module and os.path.isdir(os.path.join(root, "lib/modules", kernel.release)),
+        "swap": len(read("proc/swaps").splitlines()) > 1,
         "cpus": len(os.sched_getaffinity(0)),
         "memory_mib": int(memory_kib) // 1024,
         "kernel": kernel.release,

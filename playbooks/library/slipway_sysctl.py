@@ -34,6 +34,7 @@ EXAMPLES = r"""
 RETURN = r"""
 applied: {description: Setting to new value - as changed in the live kernel., returned: always, type: dict}
 not_applied: {description: Setting to the reason why the live kernel does not have the value., returned: always, type: dict}
+msg: {description: The settings not applied in one line., returned: when there are any, type: str}
 """
 
 
@@ -102,7 +103,9 @@ def run(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
             applied[key] = value
             before_lines.append(f"{key} = {live}\n")
             after_lines.append(f"{key} = {value}\n")
+    message = {"msg": "written but not live: " + "; ".join(f"{key}: {reason}" for key, reason in not_applied.items())} if not_applied else {}
     return {
+        **message,
         "changed": bool(file_changed or rights_changed or applied),
         "applied": applied,
         "not_applied": not_applied,
