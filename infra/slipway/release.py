@@ -89,9 +89,12 @@ class Build(_Model):
     tags: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     """Go variables set by the linker (`-X name=value`)."""
-    static: bool = False
-    """Link C libraries statically; also turns cgo on."""
     cgo: bool = False
+    """Needs a C compiler."""
+    static: bool = False
+    """Link C libraries statically."""
+    debian_packages: tuple[Name, ...] = ()
+    """What the controller needs for the build besides Go."""
 
 
 class Component(_Model):

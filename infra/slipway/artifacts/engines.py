@@ -1,0 +1,295 @@
+"""Engines: the pinned third-party programs, downloaded or built, kept under one digest.
+
+An engine is a folder `<cache>/engines/<name>/<version>-<digest12>/` with its files and a manifest.json. The digest covers
+all that decides what the files are: the release's entry, the recipe's sources and go.sum, the toolchain, the
+architecture. Nothing in a finished engine is ever changed; `current` beside it points at the newest.
+
+Cold builds on two cores, seconds, one after the other, with all modules to be fetched: see `COLD_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict
+
+from slipway import paths
+from slipway.artifacts import download, gobuild
+from slipway.artifacts.progress import Progress
+from slipway.release import Arch, Component, Download, Release
+
+MANIFEST = "manifest.json"
+
+COLD_SECONDS: dict[str, int] = {}
+"""What a build took once on two cores with empty caches; only used to start the longest first."""
+
+
+class EngineError(RuntimeError):
+    """An engine that cannot be had; one line."""
+
+
+class File(BaseModel):
+    """One file of an engine."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    sha256: str
+    size: int
+    source: str
+    """Where it came from: an address, or `<module>@<version>`."""
+
+
+class Manifest(BaseModel):
+    """What an engine holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    component: str
+    version: str
+    digest: str
+    files: tuple[File, ...]
+    seconds: float
+    """How long it took to get."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A complete engine on this machine."""
+
+    folder: Path
+    manifest: Manifest
+
+
+def arch() -> Arch:
+    """Return the architecture of this machine, in Go's and Debian's words."""
+    machine = platform.machine()
+    names: dict[str, Arch] = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+    if machine not in names:
+        raise EngineError(f"no engines for {machine}; supported: x86_64, aarch64")
+    return names[machine]
+
+
+def digest(name: str, release: Release) -> str:
+    """Return the SHA-256 (hex) of all that decides what the files of an engine are."""
+    component = release.component(name)
+    facts: dict[str, Any] = {"component": component.model_dump(mode="json"), "arch": arch()}
+    if component.build:
+        facts["toolchain"] = release.toolchain.version
+        facts["recipe"] = {file: hashlib.sha256(content).hexdigest()
+                           for file, content in gobuild.recipe_files(name).items()}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def folder(name: str, release: Release) -> Path:
+    """Return where an engine is, or will be."""
+    return paths.engines() / name / f"{release.version(name)}-{digest(name, release)[:12]}"
+
+
+def find(name: str, release: Release) -> Engine | None:
+    """Return an engine when it is there and whole (all files, right sizes), else None."""
+    place = folder(name, release)
+    try:
+        manifest = Manifest.model_validate_json((place / MANIFEST).read_bytes())
+        whole = all((place / file.name).stat().st_size == file.size for file in manifest.files)
+    except (OSError, ValueError):
+        return None
+    return Engine(place, manifest) if whole else None
+
+
+def files(name: str, release: Release, source: str = f"file://{paths.ENGINES_ON_HOST}") -> dict[str, Any]:
+    """Return an engine as the variable that roles hand to `slipway_artifact`.
+
+    Args:
+        name: the component.
+        release: what is pinned.
+        source: where the engines folder is for the host: `file:///…` or `https://…`.
+
+    Returns:
+        `{component, version, files: [{name, source, sha256}]}`.
+
+    Raises:
+        EngineError: the engine is not on this machine.
+    """
+    engine = find(name, release)
+    if engine is None:
+        raise EngineError(f"engine {name} {release.version(name)} is missing; run: ./slipway engines --only {name}")
+    base = f"{source}/{engine.folder.relative_to(paths.engines())}"
+    return {
+        "component": name,
+        "version": engine.manifest.version,
+        "files": [{"name": file.name, "source": f"{base}/{file.name}", "sha256": file.sha256}
+                  for file in engine.manifest.files],
+    }
+
+
+def ensure(name: str, release: Release, progress: Progress, *, build: bool = False) -> Engine:
+    """Return an engine, downloading or building it when it is not there.
+
+    Files with a known digest are downloaded when they can be reached; what is left is built. Which of them, and why, is
+    said in one line. Two runs at once do not collide: the second waits and finds the work done.
+
+    Args:
+        name: the component.
+        release: what is pinned.
+        progress: told what goes on.
+        build: build even what could be downloaded.
+
+    Raises:
+        download.WrongDigest: a download is not the pinned file.
+        gobuild.BuildError, apt.PackageError, EngineError: it could be had in no way.
+    """
+    if engine := find(name, release):
+        _point(engine)
+        return engine
+    place = folder(name, release)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(paths.locks() / f"engine-{name}.lock"):
+        if engine := find(name, release):
+            return engine
+        for left in place.parent.glob(".partial-*"):  # of a run that was killed
+            shutil.rmtree(left)
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=place.parent))
+        try:
+            manifest = _fill(name, release, partial, progress, build=build)
+            (partial / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n")
+            partial.chmod(0o755)
+            if place.exists():  # damaged: find() refused it
+                shutil.rmtree(place)
+            partial.rename(place)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    engine = Engine(place, manifest)
+    _point(engine)
+    return engine
+
+
+def ensure_all(release: Release, progress: Progress, names: Iterable[str] | None = None, *,
+               build: bool = False) -> dict[str, Engine]:
+    """Return several engines (all of the release's unless named), two at a time, the longest builds first.
+
+    Two at a time keeps two cores busy: one links or fetches modules while the other compiles.
+    """
+    wanted = sorted(names or release.components, key=lambda name: -COLD_SECONDS.get(name, 30))
+    missing = [name for name in wanted if find(name, release) is None]
+    progress.waiting, progress.total = list(missing), len(missing)
+    with ThreadPoolExecutor(max_workers=2) as workers:
+        jobs = {workers.submit(ensure, name, release, progress, build=build): name for name in missing}
+        done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+        if any(job.exception() for job in done):
+            workers.shutdown(wait=True, cancel_futures=True)
+        for job in done:
+            job.result()
+    return {name: ensure(name, release, progress) for name in wanted}
+
+
+def _fill(name: str, release: Release, target: Path, progress: Progress, *, build: bool) -> Manifest:
+    """Put every file of a component into a folder; return its manifest."""
+    component = release.component(name)
+    started = time.monotonic()
+    reason = "asked for" if build else _why_not(component)
+    label = f"{name} {component.version}"
+    sources: dict[str, str] = {}
+    if reason is None:
+        with progress.step(label, "downloading") as step:
+            try:
+                for published in component.downloads:
+                    sources |= _download(published, target, step)
+            except download.WrongDigest as error:
+                raise EngineError(f"{label}: {error}") from None
+            except download.DownloadError as error:
+                reason, sources = f"the release file cannot be had: {error}", {}
+    rest = [file for file in component.files() if file not in sources]
+    if rest:
+        if component.build is None:
+            raise EngineError(f"{label}: {reason}, and the release says no way to build it")
+        why = f" ({reason})" if reason else f" what has no published digest ({', '.join(rest)})"
+        with progress.step(label, f"building from Go modules{why}"):
+            recipe = component.build
+            if len(rest) < len(component.files()):
+                recipe = recipe.model_copy(update={
+                    "packages": {file: package for file, package in recipe.packages.items() if file in rest},
+                    "copies": {file: path for file, path in recipe.copies.items() if file in rest}})
+            gobuild.build(name, recipe, release.toolchain, arch(), target)
+        origin = name if component.build.module == "." else f"{component.build.module}@{component.build.version}"
+        sources |= dict.fromkeys(rest, origin)
+    described = tuple(
+        File(name=file, sha256=_sha256(target / file), size=(target / file).stat().st_size, source=sources[file])
+        for file in component.files())
+    return Manifest(component=name, version=component.version, digest=digest(name, release), files=described,
+                    seconds=round(time.monotonic() - started, 1))
+
+
+def _why_not(component: Component) -> str | None:
+    """Return why nothing of a component can be downloaded, or None when all its downloads can be."""
+    if not component.downloads:
+        return component.unverified or "not published"
+    for published in component.downloads:
+        if published.digest(arch()) is None:
+            return f"no digest known for {arch()}"
+        if why := download.unreachable(published.url.format(arch=arch())):
+            return f"release file {why}"
+    return None
+
+
+def _download(published: Download, target: Path, step: Any) -> dict[str, str]:
+    """Fetch one published file and take out what the component needs; return the address of each."""
+    checked = published.digest(arch())
+    if checked is None:
+        raise EngineError(f"{published.url}: no digest known for {arch()}")
+    url = published.url.format(arch=arch())
+
+    def show(done: int, total: int | None) -> None:
+        step.doing = f"downloading {done >> 20}" + (f" of {total >> 20} MiB" if total else " MiB")
+
+    archive = download.fetch(url, *checked, paths.downloads(), progress=show)
+    if published.file:
+        shutil.copyfile(archive, target / published.file)
+    else:
+        _extract(archive, {name: path.format(arch=arch()) for name, path in published.members.items()}, target, url)
+    for name in published.names():
+        (target / name).chmod(0o755)
+    return dict.fromkeys(published.names(), url)
+
+
+def _extract(archive: Path, members: dict[str, str], target: Path, url: str) -> None:
+    """Take single files out of a tar archive."""
+    with tarfile.open(archive) as opened:
+        for name, path in members.items():
+            try:
+                content = opened.extractfile(path)
+            except KeyError:
+                content = None
+            if content is None:
+                raise EngineError(f"{url}: no file {path} in the archive")
+            with content, (target / name).open("wb") as file:
+                shutil.copyfileobj(content, file)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _point(engine: Engine) -> None:
+    """Let `current` name the engine, in one step."""
+    link = engine.folder.parent / "current"
+    if link.is_symlink() and os.readlink(link) == engine.folder.name:  # noqa: PTH115 (the link's own text)
+        return
+    fresh = link.with_name(f".current-{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(engine.folder.name)
+    fresh.rename(link)
