@@ -1,0 +1,179 @@
+#!/usr/bin/python
+"""Import OCI archives into containerd's namespace for pods, only those that are missing."""
+
+from __future__ import annotations
+
+import subprocess
+import urllib.error
+import urllib.request
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: slipway_images
+short_description: Preload images into containerd
+description:
+  - Imports OCI archives into the namespace C(k8s.io) of containerd when the image is missing there or has another digest.
+  - Images named in O(pinned) are never collected as garbage by the kubelet.
+options:
+  images:
+    description: "Images: ref (name for pods), source (URL of an OCI archive: file, http, https), digest (of the image in it)."
+    type: list
+    elements: dict
+    required: true
+  pinned:
+    description: Names of images to pin. Those that are not on the host are left out.
+    type: list
+    elements: str
+    default: []
+  address:
+    description: Socket of containerd.
+    type: path
+    default: /run/containerd/containerd.sock
+  ctr:
+    description: The ctr program.
+    type: path
+    default: /usr/local/bin/ctr
+author: Slipway
+"""
+
+EXAMPLES = r"""
+- name: Preload images
+  slipway_images:
+    images:
+      - ref: registry.example/pause:1.0
+        source: file:///srv/slipway/images/pause.tar
+        digest: sha256:0123…
+    pinned: [registry.example/pause:1.0]
+"""
+
+RETURN = r"""
+imported:
+  description: Names of the images that were imported.
+  returned: always
+  type: list
+  elements: str
+"""
+
+PIN_LABEL = "io.cri-containerd.pinned"
+
+
+class ImagesError(Exception):
+    """One line for the user."""
+
+
+def parse_list(text: str) -> dict[str, tuple[str, str]]:
+    """Read the table of `ctr images ls`: name → (digest, labels as `a=b,c=d`).
+
+    Columns are REF TYPE DIGEST SIZE PLATFORMS LABELS; the size has a space in it ("1.5 MiB").
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) >= 3:
+            found[fields[0]] = (fields[2], fields[-1])
+    return found
+
+
+def missing(wanted: list[dict[str, str]], present: dict[str, tuple[str, str]]) -> list[dict[str, str]]:
+    """Those of the wanted images that are absent or have another digest."""
+    return [image for image in wanted if present.get(image["ref"], ("", ""))[0] != image["digest"]]
+
+
+class Ctr:
+    """The ctr program in the namespace of pods."""
+
+    def __init__(self, program: str, address: str) -> None:
+        self._command = [program, "--address", address, "--namespace", "k8s.io", "images"]
+
+    def __call__(self, *arguments: str, archive: Any = None) -> str:
+        """Run one sub-command of `ctr images`; `archive` is fed to its standard input. Raises ImagesError."""
+        command = [*self._command, *arguments]
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE if archive else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            raise ImagesError(f"{command[0]}: {error.strerror}; expected containerd's ctr there") from None
+        if archive and process.stdin:
+            try:
+                while chunk := archive.read(1 << 20):
+                    process.stdin.write(chunk)
+            except BrokenPipeError:
+                pass  # ctr ended early and says why
+        output = process.communicate()[0].decode(errors="replace")
+        if process.returncode:
+            last = (output.strip().splitlines() or ["no output"])[-1]
+            raise ImagesError(f"ctr images {arguments[0]} ended with {process.returncode}: {last}")
+        return output
+
+    def list(self) -> dict[str, tuple[str, str]]:
+        """Images that are there: name → (digest, labels)."""
+        return parse_list(self("ls"))
+
+
+def import_image(ctr: Ctr, image: dict[str, str]) -> None:
+    """Import one archive and check that it holds the image it should. Raises ImagesError."""
+    try:
+        with urllib.request.urlopen(image["source"], timeout=60) as archive:  # noqa: S310 (schemes are the caller's choice)
+            ctr("import", "--digests=false", "-", archive=archive)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise ImagesError(f"{image['source']}: {getattr(error, 'reason', error)}; expected an OCI archive of {image['ref']}") from None
+    got = ctr.list().get(image["ref"], ("no such image", ""))[0]
+    if got != image["digest"]:
+        raise ImagesError(f"{image['source']}: {image['ref']} is {got}, expected {image['digest']}; make the archive again")
+
+
+def run(ctr: Ctr, images: list[dict[str, str]], pinned: list[str], check: bool) -> dict[str, Any]:
+    """Bring the images there. Returns the module's result."""
+    present = ctr.list()
+    absent = missing(images, present)
+    if check:
+        after = set(present) | {image["ref"] for image in absent}
+    else:
+        for image in absent:
+            import_image(ctr, image)
+        if absent:
+            present = ctr.list()
+        after = set(present)
+    unpinned = [ref for ref in pinned if ref in after and f"{PIN_LABEL}=pinned" not in present.get(ref, ("", ""))[1]]
+    if not check:
+        for ref in unpinned:
+            ctr("label", ref, f"{PIN_LABEL}=pinned")
+    return {"changed": bool(absent or unpinned), "imported": [image["ref"] for image in absent]}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "images": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "ref": {"type": "str", "required": True},
+                    "source": {"type": "str", "required": True},
+                    "digest": {"type": "str", "required": True},
+                },
+            },
+            "pinned": {"type": "list", "elements": "str", "default": []},
+            "address": {"type": "path", "default": "/run/containerd/containerd.sock"},
+            "ctr": {"type": "path", "default": "/usr/local/bin/ctr"},
+        },
+        supports_check_mode=True,
+    )
+    ctr = Ctr(module.params["ctr"], module.params["address"])
+    try:
+        result = run(ctr, module.params["images"], module.params["pinned"], module.check_mode)
+    except ImagesError as error:
+        if module.check_mode:  # before the first run there is no containerd to ask
+            result = {"changed": bool(module.params["images"]), "imported": [image["ref"] for image in module.params["images"]]}
+        else:
+            module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
