@@ -21,6 +21,10 @@ class Context:
     images: dict[str, str]
     parent: pulumi.Resource | None = None
 
+    def then(self, after: Sequence[pulumi.Resource]) -> Context:
+        """The same, once `after` is done too."""
+        return dataclasses.replace(self, after=[*self.after, *after])
+
     def options(self, **more: Any) -> pulumi.ResourceOptions:
         """Resource options that every object of an add-on carries."""
         return pulumi.ResourceOptions(provider=self.provider, depends_on=list(self.after), parent=self.parent, **more)

@@ -43,6 +43,11 @@ def gateway(cluster: Cluster) -> ipaddress.IPv4Address:
     return cluster.network.hosts[1]
 
 
+def api_endpoint(cluster: Cluster) -> ipaddress.IPv4Address:
+    """Where the API is reached: the first load balancer."""
+    return group(cluster, "load_balancers")[0].address
+
+
 def group(cluster: Cluster, name: str) -> list[Host]:
     """The hosts of one fixed group, in order."""
     count: int = getattr(cluster, name).count

@@ -1,0 +1,62 @@
+"""The whole program: load → lint → fleet → plays → add-ons → outputs."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_kubernetes
+
+from slipway import release, spec, trust
+from slipway.addons import Context, coredns, priority, rbac
+from slipway.fleet.lab.build import build
+from slipway.plays import Plays, sources
+
+
+def main() -> None:
+    """Declare the cluster of the selected stack."""
+    where = f"stacks/Pulumi.{pulumi.get_stack()}.yaml"
+    cluster = spec.parse(pulumi.Config("slipway").require_object("cluster"), where)
+    pinned = release.load(cluster.release)
+
+    trusted = trust.create(cluster)
+    fleet = build(cluster, trusted.ssh_key.public_key)
+    plays = Plays(cluster, pinned, fleet, trusted, sources(pinned, fleet, trusted))
+
+    etcd, events = plays.etcd("etcd"), plays.etcd("etcd_events")
+    balancers = plays.load_balancers()
+    apiservers = plays.apiservers(after=[etcd, events])
+
+    kubeconfig = trust.kubeconfig(cluster, trusted)
+    provider = pulumi_kubernetes.Provider(
+        "cluster",
+        kubeconfig=kubeconfig,
+        # A kubeconfig that is not yet known, or renewed, is the same cluster: nothing in it is replaced.
+        cluster_identifier=cluster.name,
+        opts=pulumi.ResourceOptions(depends_on=[apiservers, balancers]),
+    )
+    context = Context(cluster, provider, after=[apiservers, balancers], images={"coredns": pinned.image("coredns")})
+    base = [*rbac.create(context), *priority.create(context)]
+    pools = [plays.pool(pool, kubeconfig, after=[*base, balancers]) for pool in cluster.pools]
+    coredns.create(context.then(pools))
+
+    pulumi.export("kubeconfig", kubeconfig)
+    pulumi.export("sshPrivateKey", trusted.ssh_key.private_key)
+    pulumi.export(
+        "hosts",
+        [
+            {
+                "name": machine.host.name,
+                "address": str(machine.host.address),
+                "group": machine.host.group,
+                "pool": machine.host.pool,
+                "user": machine.user,
+                "hostKey": machine.host_key,
+            }
+            for machine in fleet.machines
+        ],
+    )
+
+
+try:
+    main()
+except (spec.SpecError, release.ReleaseError) as error:
+    raise pulumi.RunError(str(error)) from None

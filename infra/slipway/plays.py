@@ -1,0 +1,152 @@
+"""The plays of a cluster: for each group of fixed hosts and each pool the playbook, its hosts and their variables."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pulumi
+
+from slipway import artifacts, paths, resources
+from slipway.artifacts import images
+from slipway.fleet.addresses import Host
+from slipway.fleet.types import Fleet, Machine
+from slipway.node import bundle
+from slipway.play import inventory
+from slipway.play.inventory import Sources
+from slipway.release import Release
+from slipway.spec import Cluster, Pool
+from slipway.trust import Trust
+
+
+def sources(release: Release, fleet: Fleet, trust: Trust) -> Sources:
+    """Where the hosts of a fleet find the content of a release."""
+
+    def artifact(component: str, *wanted: str) -> dict[str, Any]:
+        found = artifacts.files(component, release, fleet.engines)
+        files = [file for file in found["files"] if not wanted or file["name"] in wanted]
+        return {**found, "files": files}
+
+    return Sources(
+        artifact=artifact,
+        images=images.archives(release, fleet.images),
+        sandbox_image=release.image("pause"),
+        authorities={name: trust.certificate(name) for name in trust.authorities},
+        storage=fleet.storage,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Plays:
+    """Makes the plays. Each returns its resource, which is done when its hosts are what they should be.
+
+    `after` are resources that a play needs besides its own machines.
+    """
+
+    cluster: Cluster
+    release: Release
+    fleet: Fleet
+    trust: Trust
+    sources: Sources
+
+    def etcd(self, group: str) -> resources.Play:
+        """The play of one etcd cluster: `group` is etcd or etcd_events."""
+        variables = inventory.etcd(self.cluster, group, self.sources)
+        return self._play(
+            group,
+            "etcd",
+            self.fleet.group(group),
+            variables,
+            functools.partial(inventory.etcd_host, group),
+            mode="quorum",
+            authorities=self.trust.signing(variables["etcd_authority"]),
+        )
+
+    def load_balancers(self) -> resources.Play:
+        """The play of the load balancers."""
+        return self._play(
+            "load_balancers",
+            "load_balancer",
+            self.fleet.group("load_balancers"),
+            inventory.load_balancer(self.cluster, self.sources),
+            inventory.load_balancer_host,
+        )
+
+    def apiservers(self, after: Sequence[pulumi.Resource]) -> resources.Play:
+        """The play of the API server hosts."""
+        return self._play(
+            "apiservers",
+            "apiserver",
+            self.fleet.group("apiservers"),
+            inventory.apiserver(self.cluster, self.sources),
+            functools.partial(inventory.apiserver_host, self.cluster),
+            mode="quorum",
+            after=after,
+            authorities=self.trust.signing("kubernetes", "front-proxy", "etcd-client"),
+            secrets=self._control_plane_secrets(),
+        )
+
+    def pool(self, pool: Pool, kubeconfig: pulumi.Output[str], after: Sequence[pulumi.Resource]) -> resources.Play:
+        """The play of one node pool; its hosts join with tokens that `kubeconfig` lets the play make."""
+        return self._play(
+            pool.name,
+            "node",
+            self.fleet.pool(pool.name),
+            inventory.node(self.cluster, pool, self.sources),
+            inventory.node_host,
+            mode="waves",
+            after=after,
+            kubeconfig=kubeconfig,
+        )
+
+    def _control_plane_secrets(self) -> dict[str, Any]:
+        trust = self.trust
+        return {
+            "apiserver_service_account_key": trust.service_account.private_key,
+            "apiserver_service_account_public_keys": [trust.service_account.public_key],
+            "apiserver_encryption_keys": [{"name": "key1", "secret": trust.encryption_key.value}],
+            "controllers_service_account_key": trust.service_account.private_key,
+            "controllers_kubelet_authority_key": trust.authorities["kubelet"].private_key,
+        }
+
+    def _play(
+        self,
+        name: str,
+        playbook: str,
+        machines: Sequence[Machine],
+        variables: Mapping[str, Any],
+        own: Callable[[Host], dict[str, Any]],
+        *,
+        mode: str = "together",
+        after: Sequence[pulumi.Resource] = (),
+        secrets: Mapping[str, Any] | None = None,
+        authorities: Mapping[str, Any] | None = None,
+        kubeconfig: pulumi.Output[str] | None = None,
+    ) -> resources.Play:
+        return resources.Play(
+            name,
+            playbook=playbook,
+            hosts=[
+                {
+                    "name": machine.host.name,
+                    "address": str(machine.host.address),
+                    "user": machine.user,
+                    "hostKey": machine.host_key,
+                    "group": machine.host.group,
+                    "pool": machine.host.pool,
+                    "vars": own(machine.host),
+                }
+                for machine in machines
+            ],
+            digest=bundle.playbook_digest(paths.root(), playbook),
+            release=self.release.id,
+            ssh_key=self.trust.ssh_key.private_key,
+            variables=variables,
+            secrets=secrets,
+            authorities=authorities,
+            kubeconfig=kubeconfig,
+            rollout={"mode": mode},
+            opts=pulumi.ResourceOptions(depends_on=[*after, *(machine.resource for machine in machines)]),
+        )
