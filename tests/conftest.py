@@ -14,7 +14,7 @@ import pytest
 from slipway import release as releases
 from slipway import spec
 from slipway.fleet.lab.machine import MachineState, machine_state
-from tools import MachineState, Stack
+from tools import Stack
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
