@@ -57,7 +57,7 @@ class Certificate(Resource[CertificateInputs]):
     secrets = frozenset({"privateKey"})
     volatile = outputs
 
-    def drift(self, state: State, inputs: CertificateInputs) -> frozenset[str]:
+    async def drift(self, state: State, inputs: CertificateInputs) -> frozenset[str]:
         """Say that a certificate near its end needs an update."""
         certificate = state.outputs.get("certificate")
         if not certificate or not pki.expires_within(certificate, inputs.margin_days):

@@ -97,7 +97,7 @@ class Resource(ABC, Generic[I]):
         """Return what is wrong with inputs that the model accepts: input's name → one line."""
         return {}
 
-    def drift(self, state: State, inputs: I) -> frozenset[str]:  # noqa: ARG002
+    async def drift(self, state: State, inputs: I) -> frozenset[str]:  # noqa: ARG002
         """Return the outputs which say that the resource needs an update although its inputs are the same."""
         return frozenset()
 

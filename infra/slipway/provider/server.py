@@ -175,7 +175,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Diff(self, request: provider_pb2.DiffRequest, context: _Context) -> Any:
         """Say what changed and what that replaces."""
         async with self._errors(request.urn, context):
-            return _diff(resource_of(request.urn), request)
+            return await _diff(resource_of(request.urn), request)
 
     async def Create(self, request: provider_pb2.CreateRequest, context: _Context) -> Any:
         """Make a resource; in a preview, only say which outputs it will have."""
@@ -256,14 +256,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             await _abort(context, _one_line(f"{kind}: {error} (a fault in Slipway; details: {details_file()})"))
 
 
-def _diff(resource: Resource[Any], request: provider_pb2.DiffRequest) -> provider_pb2.DiffResponse:
+async def _diff(resource: Resource[Any], request: provider_pb2.DiffRequest) -> provider_pb2.DiffResponse:
     old, new = wire.decode(request.old_inputs), wire.decode(request.news)
     changes = wire.difference(old, new)
     changes = {path: kind for path, kind in changes.items() if _top(path) not in set(request.ignoreChanges)}
     detailed = {path: _property_diff(path, kind, resource, from_input=True) for path, kind in changes.items()}
     if not wire.has_unknown(new):
         state = State(request.id, wire.reveal(wire.decode(request.olds)))
-        drifted = resource.drift(state, _inputs(resource, request.news))
+        drifted = await resource.drift(state, _inputs(resource, request.news))
         detailed |= {path: _property_diff(path, "update", resource, from_input=False) for path in sorted(drifted)}
     replaces = sorted({_top(path) for path in changes} & resource.replaces)
     kind = provider_pb2.DiffResponse.DIFF_SOME if detailed else provider_pb2.DiffResponse.DIFF_NONE

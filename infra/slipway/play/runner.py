@@ -1,0 +1,255 @@
+"""One wave of hosts converged: the controller's side, from the inventory to a result a host."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slipway import paths, pki
+from slipway.play.broker import Broker, Event, Listener, Order, TokenMaker
+
+PLAYBOOK = "playbooks/controller/converge.yml"
+_FOLDER = "slipway-play-"
+_MAX_FORKS = 50
+_GRACE_SECONDS = 20.0
+"""After Ctrl-C, how long hosts may take to come to the end of their current task."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """How a host is reached.
+
+    Args:
+        name: its name in the inventory.
+        address: where its SSH server listens.
+        port: likewise.
+        user: root, or a user that may use sudo without a password.
+        host_key: its public key, one line; no other is accepted.
+    """
+
+    name: str
+    address: str
+    port: int
+    user: str
+    host_key: str
+
+    def known_hosts_line(self) -> str:
+        """Return the line that pins the host's key."""
+        where = self.address if self.port == 22 else f"[{self.address}]:{self.port}"  # noqa: PLR2004
+        kind, key = self.host_key.split()[:2]
+        return f"{where} {kind} {key}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a host.
+
+    Args:
+        ok: it is as it should be.
+        changed: how many tasks changed something.
+        digest: what it now is; empty if it is not what it should be.
+        reason: one line when not ok.
+        cancelled: it was stopped, and there is nothing wrong with it.
+    """
+
+    ok: bool
+    changed: int = 0
+    digest: str = ""
+    reason: str = ""
+    cancelled: bool = False
+
+
+@dataclass
+class _Run:
+    """What is learned while a wave runs."""
+
+    results: dict[str, Result] = field(default_factory=dict)
+    ansible: dict[str, Result] = field(default_factory=dict)
+    end: dict[str, Any] = field(default_factory=dict)
+
+
+async def converge(
+    targets: Sequence[Target],
+    orders: Mapping[str, Order],
+    *,
+    ssh_key: str,
+    authorities: Mapping[str, pki.KeyPair],
+    make_token: TokenMaker | None,
+    listener: Listener,
+    cancelled: threading.Event,
+    timeout_seconds: int,
+) -> dict[str, Result]:
+    """Converge hosts side by side and return a result for each of them.
+
+    Args:
+        targets: the hosts.
+        orders: what each is to become.
+        ssh_key: the private key that they accept.
+        authorities: who signs the certificates that they ask for.
+        make_token: see `Broker`.
+        listener: see `Broker`.
+        cancelled: when it is set, hosts stop at the end of their current task, within 20 s.
+        timeout_seconds: how long the wave may take.
+    """
+    run = _Run()
+
+    def listen(host: str, event: Event) -> None:
+        if event.get("event") == "result":
+            run.results[host] = _result(event)
+        listener(host, event)
+
+    with private_folder() as folder:
+        job = _prepare(folder, targets, ssh_key, timeout_seconds)
+        (folder / "job.json").write_text(json.dumps(job))
+        async with Broker(folder / "broker.sock", orders, authorities, make_token, listen) as broker:
+            await _run_child(folder, run, broker, cancelled)
+    return {target.name: _final(target, run, cancelled=cancelled.is_set()) for target in targets}
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Make a folder (0700) in memory, for keys, and remove it afterwards. Those of dead processes go too."""
+    base = _memory()
+    for left in base.glob(f"{_FOLDER}*"):
+        owner = left.name.removeprefix(_FOLDER).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=base))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _memory() -> Path:
+    """Return a folder whose files never reach a disk, as short as can be: a socket's path has 108 characters."""
+    wanted = ["/run", os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm"]  # noqa: S108
+    for candidate in filter(None, wanted):
+        if os.access(candidate, os.W_OK | os.X_OK):
+            return Path(candidate)
+    return Path(tempfile.gettempdir())
+
+
+def _prepare(folder: Path, targets: Sequence[Target], ssh_key: str, timeout_seconds: int) -> dict[str, Any]:
+    """Write what ansible-runner and SSH read; return the job. No variable of a role and no secret is in any of it."""
+    key, known_hosts = folder / "ssh_key", folder / "known_hosts"
+    key.touch(mode=0o600)
+    key.write_text(ssh_key if ssh_key.endswith("\n") else ssh_key + "\n")
+    known_hosts.write_text("".join(f"{target.known_hosts_line()}\n" for target in targets))
+    options = f"-o UserKnownHostsFile={known_hosts} -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes"
+    hosts = {
+        target.name: {
+            "ansible_host": target.address,
+            "ansible_port": target.port,
+            "ansible_user": target.user,
+            "ansible_ssh_private_key_file": str(key),
+            "ansible_ssh_common_args": options,
+        }
+        for target in targets
+    }
+    inventory = folder / "inventory.json"
+    inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
+    (folder / "ssh").mkdir()
+    return {
+        "playbook": str(paths.root() / PLAYBOOK),
+        "inventory": str(inventory),
+        "environment": {
+            "ANSIBLE_CONFIG": str(paths.root() / "ansible.cfg"),
+            "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "ssh"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+            "SLIPWAY_BROKER": str(folder / "broker.sock"),
+        },
+        "forks": min(len(targets), _MAX_FORKS),
+        "timeout_seconds": timeout_seconds,
+    }
+
+
+async def _run_child(folder: Path, run: _Run, broker: Broker, cancelled: threading.Event) -> None:
+    """Run ansible-runner until it ends; stop it when asked to."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "slipway.play.child",
+        str(os.getpid()),
+        str(folder),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        limit=16 * 1024 * 1024,
+        start_new_session=True,
+        env=_environment(),
+    )
+    stopper = asyncio.create_task(_stop_when(cancelled, broker, child))
+    try:
+        assert child.stdout is not None  # noqa: S101  (it was asked for)
+        async for line in child.stdout:
+            said = json.loads(line)
+            if "host" in said:
+                reason = ("unreachable: " if said["unreachable"] else "") + _one_line(said["msg"])
+                run.ansible[said["host"]] = Result(ok=False, reason=reason)
+            else:
+                run.end = said
+        await child.wait()
+    finally:
+        stopper.cancel()
+        if child.returncode is None:
+            child.send_signal(signal.SIGTERM)
+
+
+async def _stop_when(cancelled: threading.Event, broker: Broker, child: asyncio.subprocess.Process) -> None:
+    while not cancelled.is_set():
+        await asyncio.sleep(0.2)
+    broker.cancel()
+    await asyncio.sleep(_GRACE_SECONDS)
+    child.send_signal(signal.SIGTERM)  # ends Ansible at once; hosts stop when their connection has gone
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment for ansible-runner, which writes all of it to a file: without Pulumi's secrets."""
+    package = str(Path(__file__).resolve().parents[2])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "ANSIBLE_"))}
+    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, [package, kept.get("PYTHONPATH")]))}
+
+
+def _result(event: Event) -> Result:
+    """Return the result that a host told."""
+    ok = bool(event.get("ok"))
+    reason = ": ".join(filter(None, [event.get("failed_task"), event.get("msg")])) or "failed without saying why"
+    if event.get("unreachable"):
+        reason = f"unreachable: {event.get('msg')}"
+    return Result(
+        ok=ok,
+        changed=int(event.get("changed") or 0),
+        digest=str(event.get("digest") or "") if ok else "",
+        reason="" if ok else _one_line(reason),
+        cancelled=bool(event.get("cancelled")),
+    )
+
+
+def _final(target: Target, run: _Run, *, cancelled: bool) -> Result:
+    """Return a host's own result, else what Ansible says about it, else what is wrong with the whole run."""
+    if found := run.results.get(target.name):
+        return found
+    if cancelled:
+        return Result(ok=False, reason="cancelled", cancelled=True)
+    if found := run.ansible.get(target.name):
+        return found
+    status = run.end.get("status", "ended without a word")
+    tail = _one_line(" ".join(run.end.get("tail", ())))[-400:]
+    return Result(ok=False, reason=f"no result; ansible {status}: {tail}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

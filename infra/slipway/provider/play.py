@@ -1,0 +1,297 @@
+"""A playbook brought to a set of hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from slipway import pki
+from slipway.node import bundle
+from slipway.play import manifest, rollout, runner, tokens
+from slipway.play.broker import BrokerError, Event, Order, TokenMaker, declared
+from slipway.provider.log import Log, stamp
+from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State, in_thread
+
+_SLACK_SECONDS = 120
+"""What a wave may take on top of what its slowest host may."""
+
+
+def _is_key_line(line: str) -> str:
+    if len(line.split()) < 2:  # noqa: PLR2004
+        raise ValueError("expected a public key line such as `ssh-ed25519 AAAA…`")
+    return line
+
+
+class PlayHost(Inputs):
+    """One host of a play.
+
+    Args:
+        name: its name; the inventory's and the cluster's.
+        address: where its SSH server listens.
+        port: likewise.
+        user: root, or a user that may use sudo without a password.
+        host_key: its public SSH key, one line; no other is accepted.
+        group: what it is there for, such as `etcd`.
+        pool: the node pool it belongs to.
+        failure_domain: what it shares its fate with.
+        vars: variables of this host. They go over those of the play.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    address: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: str = "root"
+    host_key: Annotated[str, AfterValidator(_is_key_line)]
+    group: str | None = None
+    pool: str | None = None
+    failure_domain: str | None = None
+    vars: dict[str, Any] = {}
+
+    def target(self) -> runner.Target:
+        """Return how it is reached."""
+        return runner.Target(self.name, self.address, self.port, self.user, self.host_key)
+
+
+class Authority(Inputs):
+    """Who signs certificates that hosts ask for.
+
+    Args:
+        certificate: PEM.
+        key: PEM.
+    """
+
+    certificate: str
+    key: Annotated[str, Field(repr=False)]
+
+
+class Rollout(Inputs):
+    """In which order hosts are converged.
+
+    Args:
+        mode: `together`: all at once. `quorum`: hosts never converged before first, then the others one at a time, and no
+            further after one that fails.
+    """
+
+    mode: Literal["together", "quorum"] = "together"
+
+
+class PlayInputs(Inputs):
+    """Inputs of a play.
+
+    Args:
+        playbook: its name in `playbooks/`, without `.yml`.
+        hosts: the hosts.
+        digest: the digest of the playbook's content, so that a changed role is a change here.
+        release: the release's id.
+        ssh_key: the private key that the hosts accept.
+        vars: variables of all hosts.
+        secrets: secret variables of all hosts.
+        authorities: who signs the certificates that hosts ask for, by name.
+        kubeconfig: an administrator's kubeconfig, for plays whose hosts join the cluster.
+        rollout: the order.
+        timeout_seconds: how long one host may take.
+    """
+
+    playbook: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    hosts: tuple[PlayHost, ...]
+    digest: str
+    release: str
+    ssh_key: Annotated[str, Field(repr=False)]
+    vars: dict[str, Any] = {}
+    secrets: Annotated[dict[str, Any], Field(repr=False)] = {}
+    authorities: Annotated[dict[str, Authority], Field(repr=False)] = {}
+    kubeconfig: Annotated[str | None, Field(repr=False)] = None
+    rollout: Rollout = Rollout()
+    timeout_seconds: Annotated[int, Field(ge=10)] = 900
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> PlayInputs:
+        names = [host.name for host in self.hosts]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"hosts: {', '.join(twice)} is there more than once")
+        return self
+
+    def variables(self, host: PlayHost) -> dict[str, Any]:
+        """Return all variables of a host that are not secret."""
+        return self.vars | host.vars
+
+    def wanted(self, host: PlayHost) -> str:
+        """Return the digest of what a host is to be."""
+        return manifest.wanted_digest(
+            content=self.digest, release=self.release, variables=self.variables(host), secrets=self.secrets
+        )
+
+
+class Play(Resource[PlayInputs]):
+    """Converges hosts side by side. It is done when every host is at the digest that its inputs amount to.
+
+    A host that fails is left behind, not the others: the resource is saved with one reason a failed host, and the next
+    update takes up there. Nothing happens on hosts when a play is deleted.
+    """
+
+    type = "slipway:index:Play"
+    inputs = PlayInputs
+    outputs = frozenset({"results", "failedHosts"})
+    volatile = outputs
+    replaces = frozenset({"playbook"})
+
+    def check(self, inputs: PlayInputs) -> Mapping[str, str]:
+        """Check what hosts declare to have signed."""
+        problems: dict[str, str] = {}
+        for index, host in enumerate(inputs.hosts):
+            try:
+                declarations = declared(inputs.variables(host))
+            except BrokerError as error:
+                problems[f"hosts[{index}].vars"] = f"{host.name}: {error}"
+                continue
+            missing = {each.authority for each in declarations.values()} - inputs.authorities.keys()
+            if missing:
+                names = ", ".join(sorted(missing))
+                problems[f"hosts[{index}].vars"] = f"{host.name}: pki_certificates name {names}, not in authorities"
+        return problems
+
+    async def drift(self, state: State, inputs: PlayInputs) -> frozenset[str]:
+        """Say that a play with failed hosts needs an update."""
+        return frozenset({"failedHosts"}) if state.outputs.get("failedHosts") else frozenset()
+
+    async def create(self, call: Call, inputs: PlayInputs) -> State:
+        """Converge all hosts."""
+        return await _converge(call, inputs, State(f"{inputs.playbook}-{call.name}", {}))
+
+    async def update(self, call: Call, old: PlayInputs, inputs: PlayInputs, state: State) -> State:
+        """Converge all hosts; those that are at their digest cost one look."""
+        return await _converge(call, inputs, state)
+
+
+@dataclass
+class _Progress:
+    """Turns what hosts tell into lines under the play's row."""
+
+    log: Log
+    total: int
+    started: float = field(default_factory=time.monotonic)
+    running: set[str] = field(default_factory=set)
+    done: int = 0
+
+    def __call__(self, host: str, event: Event) -> None:
+        match event.get("event"):
+            case "task" if event.get("status") in {"changed", "failed"}:
+                parts = [event.get("role"), event.get("name")]
+                task = " : ".join(part for part in parts if part)
+                item = f" ({event['item']})" if event.get("item") else ""
+                message = f": {event['msg']}" if event["status"] == "failed" and event.get("msg") else ""
+                self.log.info(f"{host} {task}{item} … {event['status']}{_one_line(message)}")
+            case "state":
+                self.running.add(host)
+                self._count()
+            case "result":
+                self.running.discard(host)
+                self.done += 1
+                seconds = round(time.monotonic() - self.started)
+                changed = event.get("changed") or 0
+                if event.get("ok"):
+                    self.log.info(f"{host} done, {changed} changed, {seconds} s")
+                self._count()
+
+    def _count(self) -> None:
+        self.log.status(f"{self.done} of {self.total} hosts done, {len(self.running)} running")
+
+
+async def _converge(call: Call, inputs: PlayInputs, state: State) -> State:
+    before: dict[str, Any] = state.outputs.get("results") or {}
+    try:
+        bundles = await in_thread(bundle.ensure)
+        orders = {host.name: _order(inputs, host, bundles) for host in inputs.hosts}
+    except (bundle.BundleError, BrokerError) as error:
+        raise ResourceError(f"play {call.name}: {error}") from None
+    targets = {host.name: host.target() for host in inputs.hosts}
+    authorities = {name: pki.KeyPair(each.certificate, each.key) for name, each in inputs.authorities.items()}
+    converged = {name for name, result in before.items() if result.get("digest")}
+    progress = _Progress(call.log, len(targets))
+    results: dict[str, runner.Result] = {}
+    with runner.private_folder() as scratch:
+        make_token = _token_maker(inputs.kubeconfig, scratch)
+        for wave in rollout.plan(inputs.rollout.mode, list(targets), converged):
+            if inputs.rollout.mode != "together" and any(not result.ok for result in results.values()):
+                break
+            if call.cancelled.is_set():
+                break
+            results |= await runner.converge(
+                [targets[name] for name in wave],
+                {name: orders[name] for name in wave},
+                ssh_key=inputs.ssh_key,
+                authorities=authorities,
+                make_token=make_token,
+                listener=progress,
+                cancelled=call.cancelled,
+                timeout_seconds=inputs.timeout_seconds + _SLACK_SECONDS,
+            )
+    return _outcome(call, state.id, list(targets), results, before)
+
+
+def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles) -> Order:
+    variables = inputs.variables(host)
+    told = {
+        "playbook": inputs.playbook,
+        "groups": [group for group in (host.group, host.pool) if group],
+        "release": inputs.release,
+        "digest": inputs.wanted(host),
+        "vars": variables,
+        "secrets": inputs.secrets,
+        "bundles": bundles.as_dict(),
+        "by": f"{getpass.getuser()}@{socket.gethostname()}",
+        "timeout_seconds": inputs.timeout_seconds,
+    }
+    return Order(told, declared(variables))
+
+
+def _token_maker(kubeconfig: str | None, scratch: Any) -> TokenMaker | None:
+    if kubeconfig is None:
+        return None
+    try:
+        cluster = tokens.cluster(kubeconfig, scratch)
+    except BrokerError as error:
+        raise ResourceError(str(error)) from None
+    return partial(tokens.make_token, cluster)
+
+
+def _outcome(
+    call: Call, id: str, hosts: list[str], results: Mapping[str, runner.Result], before: Mapping[str, Any]  # noqa: A002
+) -> State:
+    """Return the new state.
+
+    Raises:
+        InitFailed: with one reason for each host that is not as it should be.
+    """
+    outputs: dict[str, Any] = {"results": {}, "failedHosts": []}
+    reasons: list[str] = []
+    failed = [name for name, result in results.items() if not result.ok]
+    for name in hosts:
+        result = results.get(name)
+        if result is not None and result.ok:
+            outputs["results"][name] = {"ok": True, "changed": result.changed, "digest": result.digest, "at": stamp()}
+            continue
+        if result is None:
+            cause = "cancelled" if call.cancelled.is_set() else f"the rollout stopped at {', '.join(failed)}"
+            reason = f"not begun: {cause}"
+        else:
+            reason = result.reason
+        earlier = before.get(name, {})
+        outputs["results"][name] = {"ok": False, "digest": earlier.get("digest", ""), "at": stamp(), "reason": reason}
+        outputs["failedHosts"].append(name)
+        reasons.append(f"{name}: {reason}")
+    if reasons:
+        raise InitFailed(id, outputs, reasons)
+    return State(id, outputs)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
