@@ -1,0 +1,1 @@
+"""What goes to a host and runs there: bundles by digest, and the runner that converges one host."""

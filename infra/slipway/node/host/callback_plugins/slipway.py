@@ -1,0 +1,194 @@
+"""Tell the runner, one JSON line an event, what Ansible does; stop at a task's start when the runner asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from ansible.playbook.handler import Handler
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """{"name":"slipway","type":"stdout","short_description":"JSON lines for the runner","options":{}}"""
+
+DIFF_LIMIT = 16_384
+MESSAGE_LIMIT = 500
+
+
+class CallbackModule(CallbackBase):
+    """Events go to the pipe in SLIPWAY_EVENTS_FD; SLIPWAY_CANCEL names the file whose presence means stop.
+
+    Handlers that were notified and have not run are kept in the file SLIPWAY_PENDING, so that a run that was killed after
+    it changed a file does not lose the restart: the next run of the same playbook notifies them again.
+    """
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "slipway"
+
+    def __init__(self):
+        super().__init__()
+        self._events = int(os.environ["SLIPWAY_EVENTS_FD"])
+        self._cancel = os.environ["SLIPWAY_CANCEL"]
+        self._pending = Pending(os.environ.get("SLIPWAY_PENDING", ""), os.environ["SLIPWAY_PLAYBOOK"])
+        self._play = None
+
+    # -- what Ansible calls ------------------------------------------------------------------------------------------
+
+    def v2_playbook_on_play_start(self, play):
+        self._play = play
+        self._emit({"event": "play", "name": play.get_name()})
+        hosts = play.get_variable_manager()._inventory.get_hosts(play.hosts)
+        for handler in handlers_of(play):
+            if handler.get_name() in self._pending:
+                for host in hosts:
+                    handler.notify_host(host)
+
+    def v2_playbook_on_task_start(self, task, is_conditional):
+        self._stop_if_asked()
+
+    def v2_playbook_on_handler_task_start(self, task):
+        self._stop_if_asked()
+
+    def v2_runner_on_ok(self, result):
+        task = result.task
+        if result.is_changed():
+            names = [h.get_name() for h in handlers_of(self._play) if matches(h, task.notify or [])]
+            self._pending.add(names)
+        if isinstance(task, Handler):
+            self._pending.remove(task.get_name())
+        self._task(result, "changed" if result.is_changed() else "ok")
+
+    def v2_runner_on_skipped(self, result):
+        if isinstance(result.task, Handler):
+            self._pending.remove(result.task.get_name())
+        self._task(result, "skipped")
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        if ignore_errors:
+            self._task(result, "ok")
+        else:
+            self._task(result, "failed", msg=message_of(result.result))
+
+    def v2_runner_on_unreachable(self, result):
+        self._task(result, "failed", msg=message_of(result.result))
+
+    def v2_runner_retry(self, result):
+        left = result.result.get("retries", 0) - result.result.get("attempts", 0)
+        self._emit({"event": "waiting", **self._where(result.task), "left": left})
+
+    def v2_playbook_on_no_hosts_matched(self):
+        self._emit({"event": "empty"})
+
+    def v2_playbook_on_stats(self, stats):
+        self._emit({"event": "end"})
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _task(self, result, status, msg=None):
+        line = {"event": "task", **self._where(result.task), "status": status}
+        if msg:
+            line["msg"] = msg
+        if status == "failed":
+            items = [each for each in result.result.get("results") or [] if isinstance(each, dict) and each.get("failed")]
+            if items:
+                line["item"] = str(items[0].get("_ansible_item_label", items[0].get("item", "")))[:200]
+                line["msg"] = message_of(items[0])
+        if status == "changed" and not result.result.get("_ansible_no_log"):
+            diff = self._diff_of(result.result)
+            if diff:
+                line["diff"] = diff
+        self._emit(line)
+
+    def _where(self, task):
+        role = task._role.get_name() if task._role else ""
+        name = task.get_name(include_role_fqcn=False)
+        return {"name": name.removeprefix(f"{role} : "), "role": role}
+
+    def _diff_of(self, result):
+        """Return the diffs of a result and of its items as text, capped."""
+        parts = []
+        for each in [result, *(r for r in result.get("results") or [] if isinstance(r, dict))]:
+            if each.get("diff") and not each.get("_ansible_no_log"):
+                parts.append(self._get_diff(each["diff"]))
+        text = "".join(parts).strip("\n")
+        return text if len(text) <= DIFF_LIMIT else text[:DIFF_LIMIT] + "\n… (cut)"
+
+    def _stop_if_asked(self):
+        if os.path.exists(self._cancel):
+            raise KeyboardInterrupt
+
+    def _emit(self, line):
+        data = (json.dumps(line, default=str) + "\n").encode()
+        try:
+            while data:
+                data = data[os.write(self._events, data) :]
+        except BrokenPipeError:
+            # The runner is gone (killed): without it nobody records what happens here.
+            sys.stderr.write("slipway: the runner is gone, stopping\n")
+            raise KeyboardInterrupt from None
+
+
+class Pending:
+    """Names of handlers that were notified and have not run, in a file that survives the run: `{playbook: [name]}`."""
+
+    def __init__(self, path, playbook):
+        self._path, self._playbook = path, playbook
+        self._all = {}
+        if path and os.path.exists(path):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    self._all = json.load(file)
+            except (OSError, ValueError):
+                self._all = {}  # torn by a crash of the disk; the tasks find what is wrong themselves
+
+    def __contains__(self, name):
+        return name in self._all.get(self._playbook, [])
+
+    def add(self, names):
+        kept = self._all.setdefault(self._playbook, [])
+        new = [name for name in names if name not in kept]
+        if new:
+            kept += new
+            self._write()
+
+    def remove(self, name):
+        if name in self:
+            self._all[self._playbook].remove(name)
+            self._write()
+
+    def _write(self):
+        if not self._path:
+            return  # a check run changes nothing
+        new = f"{self._path}.new"
+        with open(new, "w", encoding="utf-8") as file:
+            json.dump({key: value for key, value in self._all.items() if value}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, self._path)
+
+
+def handlers_of(play):
+    """Return the handlers of a play and its roles."""
+    return [handler for block in play.handlers for handler in block.block]
+
+
+def matches(handler, topics):
+    """Return whether one of the notified topics means this handler, as Ansible decides it."""
+    names = {handler.name, handler.get_name(include_role_fqcn=False), handler.get_name(include_role_fqcn=True)}
+    return any(topic in names or topic in (handler.listen or []) for topic in topics)
+
+
+def message_of(result):
+    """Return why a task failed, in one line."""
+    message = str(result.get("msg") or result.get("reason") or result.get("censored") or "failed without a message")
+    for error in result.get("argument_errors") or []:
+        if str(error) not in message:
+            message += f"; {error}"
+    for stream in ("stderr", "module_stderr", "stdout", "module_stdout"):
+        lines = [line.strip() for line in str(result.get(stream) or "").splitlines() if line.strip()]
+        if lines and lines[-1] not in message:
+            message += f": {lines[-1]}"
+            break
+    message = " ".join(message.split())
+    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"

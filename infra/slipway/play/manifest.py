@@ -1,0 +1,163 @@
+"""What a host is, and what it should be.
+
+A host keeps a manifest, `/var/lib/slipway/manifest.json`: for each playbook that was run on it the digest it was brought to and
+how that went. The *wanted digest* stands for everything that decides what a playbook makes of a host: content, release,
+variables and secrets. A host whose entry says `ok` at the wanted digest has nothing to do.
+
+Pure: reads nothing but its arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+VERSION = 1
+"""The version of the manifest's form; a host writes it, another version counts as no manifest."""
+
+Result = Literal["ok", "failed", "cancelled", "running"]
+"""How a run ended; `running` stays behind when the host or the run was killed."""
+
+_SCRYPT_COST = 2**14
+
+
+class ManifestError(ValueError):
+    """A manifest cannot be understood; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What one role did in the last run: digest of its files, `ok` or `failed`, number of changed tasks."""
+
+    digest: str
+    result: str
+    changed: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The last run of one playbook on a host.
+
+    Attributes:
+        digest: the wanted digest that the run was for.
+        result: how it ended.
+        reason: one line; None when it went well.
+        failed_task: `role : task`; None when no task failed.
+        changed: number of tasks that changed something.
+        roles: by name, those the run reached.
+        started: UTC, such as 2026-01-31T12:00:00Z.
+        finished: the same; None while it runs or when it was killed.
+        seconds: how long it took.
+        by: who ran it: user, controller and version.
+    """
+
+    release: str
+    digest: str
+    result: Result
+    reason: str | None = None
+    failed_task: str | None = None
+    changed: int = 0
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    started: str = ""
+    finished: str | None = None
+    seconds: float = 0.0
+    by: str = ""
+
+    def is_at(self, digest: str) -> bool:
+        """Return whether nothing is to do for this wanted digest."""
+        return self.result == "ok" and self.digest == digest
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All a host says about itself: the last run of each playbook, by the playbook's name."""
+
+    playbooks: Mapping[str, Entry] = field(default_factory=dict)
+
+    def is_at(self, playbook: str, digest: str) -> bool:
+        """Return whether the host needs no run of this playbook."""
+        entry = self.playbooks.get(playbook)
+        return entry is not None and entry.is_at(digest)
+
+
+def parse(text: str) -> Manifest:
+    """Read a manifest as a host wrote it; empty text is an empty manifest.
+
+    Raises:
+        ManifestError: the text is not a manifest of this version.
+    """
+    if not text.strip():
+        return Manifest()
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ManifestError(f"not JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        raise ManifestError(f"expected a manifest of version {VERSION}")
+    try:
+        return Manifest({name: parse_entry(entry) for name, entry in data["playbooks"].items()})
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ManifestError(f"not a manifest: {error!r}") from error
+
+
+def parse_entry(data: Mapping[str, Any]) -> Entry:
+    """Read one entry, as it also comes in the result line of a run.
+
+    Raises:
+        KeyError, TypeError, ValueError: something is missing or of the wrong kind.
+    """
+    if data["result"] not in ("ok", "failed", "cancelled", "running"):
+        raise ValueError(f"unknown result {data['result']!r}")
+    return Entry(
+        release=str(data["release"]),
+        digest=str(data["digest"]),
+        result=data["result"],
+        reason=data.get("reason"),
+        failed_task=data.get("failed_task"),
+        changed=int(data.get("changed", 0)),
+        roles={
+            name: Role(str(role.get("digest", "")), str(role.get("result", "")), int(role.get("changed", 0)))
+            for name, role in data.get("roles", {}).items()
+        },
+        started=str(data.get("started", "")),
+        finished=data.get("finished"),
+        seconds=float(data.get("seconds", 0)),
+        by=str(data.get("by", "")),
+    )
+
+
+def wanted_digest(
+    *, content: str, release: str, variables: Mapping[str, Any], secrets: Mapping[str, Any] | None = None
+) -> str:
+    """Return the digest of everything that decides what a playbook makes of one host.
+
+    Args:
+        content: digest of the playbook and its roles (`bundle.playbook_digest`).
+        release: digest of the release.
+        variables: what the host gets; artifacts are in it with their sha256.
+        secrets: the same for secrets; they cannot be found out from the digest, even short ones.
+
+    Raises:
+        TypeError: a value is none that JSON knows.
+    """
+    parts = [str(VERSION), content, release, _canonical(variables), fingerprint(secrets or {})]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def fingerprint(secrets: Mapping[str, Any]) -> str:
+    """Return a digest of secrets that is too slow to compute for guessing them; the same secrets give the same one."""
+    return _fingerprint(_canonical(secrets)) if secrets else ""
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(text: str) -> str:
+    return hashlib.scrypt(text.encode(), salt=b"slipway manifest", n=_SCRYPT_COST, r=8, p=1, dklen=32).hex()
+
+
+def _canonical(value: Any) -> str:
+    """Return JSON that is the same for equal values, however their keys are ordered."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
