@@ -31,7 +31,7 @@ def sources(release: Release, fleet: Fleet, trust: Trust) -> Sources:
 
     return Sources(
         artifact=artifact,
-        images=images.archives(release, fleet.images),
+        images=images.files(release, fleet.images),
         sandbox_image=release.image("pause"),
         authorities={name: trust.certificate(name) for name in trust.authorities},
         storage=fleet.storage,
@@ -140,7 +140,7 @@ class Plays:
                 }
                 for machine in machines
             ],
-            digest=bundle.playbook_digest(paths.root(), playbook),
+            digest=bundle.playbook_digest(playbook, paths.root()),
             release=self.release.id,
             ssh_key=self.trust.ssh_key.private_key,
             variables=variables,

@@ -37,15 +37,16 @@ def etcd(cluster: Cluster, group: str, sources: Sources) -> dict[str, Any]:
     """Variables of all members of one etcd cluster: `group` is etcd or etcd_events."""
     declared: EtcdGroup = getattr(cluster, group)
     authority = _etcd_authority(group)
+    trusted = {name: sources.authorities[name] for name in (authority, "etcd-client")}
     return {
         **sources.storage,
-        "pki_authorities": {
-            authority: sources.authorities[authority],
-            "etcd-client": sources.authorities["etcd-client"],
-        },
+        "host_users": [{"name": "etcd", "description": "etcd"}],
+        "storage_directories": [{"path": "etcd", "owner": "etcd", "mode": "0700"}],
+        "pki_authorities": trusted,
         "etcd_artifact": sources.artifact("etcd"),
         "etcd_authority": authority,
-        "etcd_client_authorities": [authority, "etcd-client"],
+        "etcd_client_authorities": list(trusted),
+        "etcd_authorities": trusted,
         "etcd_cluster_token": f"{cluster.name}-{authority}",
         "etcd_members": [
             {
@@ -72,17 +73,19 @@ def etcd_host(group: str, host: Host) -> dict[str, Any]:
         "pki_certificates": [
             _certificate("etcd/server", authority, host.name, ["server", "client"], owner="etcd", **names),
             _certificate("etcd/peer", authority, host.name, ["server", "client"], owner="etcd", **names),
-            _certificate("etcd/client", authority, f"etcdctl-{host.name}", ["client"], owner="root"),
+            _certificate("etcd/client", authority, f"etcdctl-{host.name}", ["client"], owner="etcd"),
         ],
     }
 
 
 def load_balancer(cluster: Cluster, sources: Sources) -> dict[str, Any]:
     """Variables of load balancers: haproxy before the API servers, and the route reflector of the pod network."""
+    trusted = {"kubernetes": sources.authorities["kubernetes"]}
     return {
-        "pki_authorities": {"kubernetes": sources.authorities["kubernetes"]},
+        "pki_authorities": trusted,
         "pki_certificates": [],
         "load_balancer_port": API_PORT,
+        "load_balancer_authorities": trusted,
         "load_balancer_servers": [
             {"name": host.name, "address": f"{host.address}:{API_PORT}"}
             for host in addresses.group(cluster, "apiservers")
@@ -100,7 +103,9 @@ def load_balancer_host(host: Host) -> dict[str, Any]:
 def apiserver(cluster: Cluster, sources: Sources) -> dict[str, Any]:
     """Variables of all API server hosts."""
     network = cluster.network
+    users = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "csr-approver")
     return {
+        "host_users": [{"name": user, "description": user} for user in users],
         "pki_authorities": {
             name: sources.authorities[name]
             for name in ("kubernetes", "kubelet", "etcd", "etcd-events", "etcd-client", "front-proxy")
