@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from slipway.fleet.lab.errors import LabError
@@ -69,51 +69,39 @@ def unit(network: str, name: str) -> str:
     return f"slipway-lab-{network}-{name}.service"
 
 
-def make(network: str, name: str) -> list[str]:
-    """Make a host's groups and return them as the launcher wants them.
+def plan(network: str, name: str) -> list[str]:
+    """Return the groups that a host started from this process gets, one a hierarchy; `self` where systemd makes it."""
+    here = layout()
+    if here.version == 2 and here.systemd:
+        return ["self"]
+    return [f"{point}{own}/{FOLDER}/{network}/{name}" for point, own in here.groups.items()]
+
+
+def make(groups: list[str]) -> None:
+    """Make a host's groups, and in each `supervisor` and `host`.
 
     Raises:
         LabError: cgroup v2 without systemd, and processes of others keep the controllers from being delegated.
     """
-    here = layout()
-    if here.version == 2 and here.systemd:
-        return ["self"]
-    made = []
-    for point, own in here.groups.items():
-        parent = Path(f"{point}{own}")
-        group = parent
-        for part in (FOLDER, network, name):
-            if here.version == 2:
-                _delegate(group)
-            group = group / part
-            group.mkdir(exist_ok=True)
-            _inherit_cpuset(group)
-        if here.version == 2:
-            _delegate(group)
+    for group in (Path(group) for group in groups if group != "self"):
+        above = group.parents[2]  # the group that this process is in
+        for parent, child in itertools.pairwise((above, *reversed(group.parents[:2]), group)):
+            _delegate(parent)
+            child.mkdir(exist_ok=True)
+            _inherit_cpuset(child)
+        _delegate(group)
         for leaf in (group / "supervisor", group / "host"):
             leaf.mkdir(exist_ok=True)
             _inherit_cpuset(leaf)
-        made.append(str(group))
-    return made
-
-
-def find(network: str, name: str) -> list[Path]:
-    """Return a host's groups wherever they are: an earlier run may have been started in another group than this one."""
-    below = f"{FOLDER}/{network}/{name}"
-    found = []
-    for point in layout().groups:
-        found += [path / below for path in _folders(point) if (path / below).is_dir()]
-        found += point.glob(f"**/{unit(network, name)}")
-    return found
 
 
 def processes(groups: list[Path]) -> set[int]:
     """Return the ids of all processes in groups and below them."""
     ids: set[int] = set()
     for group in groups:
-        for file in group.rglob("cgroup.procs"):
+        for path, _, _ in os.walk(group):  # not rglob: groups vanish while we look, and os.walk does not mind
             with contextlib.suppress(OSError):
-                ids |= {int(line) for line in file.read_text().split()}
+                ids |= {int(line) for line in (Path(path) / "cgroup.procs").read_text().split()}
     return ids - {0}
 
 
@@ -140,8 +128,8 @@ def remove(groups: list[Path]) -> None:
     for group in groups:
         if group.name.endswith(".service"):  # systemd's own to remove
             continue
-        for path in sorted([group, *_subgroups(group)], reverse=True):
-            _rmdir(path)
+        for path, _, _ in os.walk(group, topdown=False):
+            _rmdir(Path(path))
         for parent in group.parents[:2]:
             with contextlib.suppress(OSError):
                 parent.rmdir()
@@ -161,18 +149,6 @@ def memory(groups: list[Path]) -> int | None:
                 continue
             return max(0, used - int(stat.get(inactive, 0)))
     return None
-
-
-def _folders(point: Path) -> Iterator[Path]:
-    """Yield the groups of a hierarchy that have our folder in them, without looking into it."""
-    for path, folders, _ in os.walk(point):
-        if FOLDER in folders:
-            folders.remove(FOLDER)
-            yield Path(path)
-
-
-def _subgroups(group: Path) -> list[Path]:
-    return [path for path in group.rglob("*") if path.is_dir()]
 
 
 def _rmdir(path: Path) -> None:
@@ -200,7 +176,9 @@ def _inherit_cpuset(group: Path) -> None:
 
 
 def _delegate(group: Path) -> None:
-    """Hand all controllers of a v2 group on to the groups below it."""
+    """Hand all controllers of a v2 group on to the groups below it; nothing to do on v1."""
+    if not (group / "cgroup.controllers").exists():
+        return
     missing = set((group / "cgroup.controllers").read_text().split())
     missing -= set((group / "cgroup.subtree_control").read_text().split())
     try:

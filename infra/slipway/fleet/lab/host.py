@@ -7,9 +7,10 @@ A host is the folder `<home>/lab/<network>/<host>/`:
     root          where its tree is mounted, seen by its own processes only
     ssd           /mnt/local in the host: the local SSD
     console.log   what systemd-nspawn and the host's systemd printed
+    groups        its control groups on this machine, one a line
     pid           boot id, process id and start time of its supervisor (`launch.sh`)
 
-A host that runs has processes in its control groups; that, not the pid file, is the truth.
+A host runs when its supervisor does and its systemd too. What else is found in its control groups is left over.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from slipway import paths
-from slipway.fleet.lab import base, cgroups, files, network, tools
+from slipway.fleet.lab import base, cgroups, files, machine, network, tools
 from slipway.fleet.lab.errors import LabError
 
 _LAUNCHER = Path(__file__).with_name("launch.sh")
@@ -120,7 +121,7 @@ def inspect(network_name: str, name: str) -> HostState | None:
     if record is None:
         return None
     leader = _leader(network_name, name)
-    groups = cgroups.find(network_name, name)
+    groups = _groups(network_name, name)
     return HostState(
         name=name,
         network=network_name,
@@ -197,7 +198,7 @@ def stop(network_name: str, name: str, *, seconds: float = 30) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(leader, _POWER_OFF)
             deadline = time.monotonic() + seconds
-            while cgroups.processes(cgroups.find(network_name, name)) and time.monotonic() < deadline:
+            while cgroups.processes(_groups(network_name, name)) and time.monotonic() < deadline:
                 time.sleep(0.1)
         _kill(network_name, name)
 
@@ -346,7 +347,9 @@ def _launch(record: _Record) -> None:
     if any(character in str(place) + str(record.base) for character in ":,\\"):
         raise LabError(f"overlays cannot be made in {place}: ':', ',' or '\\' in the name; set SLIPWAY_HOME")
     (place / "pid").unlink(missing_ok=True)
-    groups = cgroups.make(spec.network, spec.name)
+    groups = cgroups.plan(spec.network, spec.name)
+    tools.write(place / "groups", "".join(f"{group}\n" for group in groups if group != "self"))
+    cgroups.make(groups)
     command = [str(_LAUNCHER), str(place), str(record.base), *groups, "--", *_nspawn(record)]
     if groups == ["self"]:
         command = [
@@ -418,7 +421,7 @@ def _wait(record: _Record, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     running = False
     while time.monotonic() < deadline:
-        alive = bool(cgroups.processes(cgroups.find(spec.network, spec.name)))
+        alive = bool(cgroups.processes(_groups(spec.network, spec.name)))
         if running and not alive:
             raise LabError(f"lab host {spec.name} stopped while it was starting: {_cause(spec.network, spec.name)}")
         running = alive
@@ -463,8 +466,11 @@ def _check_key(record: _Record, deadline: float) -> None:
 
 
 def _leader(network_name: str, name: str) -> int | None:
-    """Return the process id of a host's systemd: the one process in its groups that is PID 1 of its own namespace."""
-    for process in sorted(cgroups.processes(cgroups.find(network_name, name))):
+    """Return the process id of a running host's systemd: PID 1 of a namespace below ours. None if it is stopped."""
+    if not _is_supervised(network_name, name):
+        return None
+    # Each hierarchy has all of a host's processes, so one will do.
+    for process in sorted(cgroups.processes(_groups(network_name, name)[:1])):
         try:
             status = Path(f"/proc/{process}/status").read_text()
         except OSError:
@@ -476,17 +482,53 @@ def _leader(network_name: str, name: str) -> int | None:
     return None
 
 
+def _groups(network_name: str, name: str) -> list[Path]:
+    """Return a host's control groups that are there."""
+    try:
+        lines = (folder(network_name, name) / "groups").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [path for path in map(Path, lines) if path.is_dir()]
+
+
+def _is_supervised(network_name: str, name: str) -> bool:
+    """Say whether a host's supervisor runs: the very process, not another one that got its id since."""
+    try:
+        boot, process, started = (folder(network_name, name) / "pid").read_text().split()
+    except (FileNotFoundError, ValueError):
+        return False
+    return boot == machine.boot_id() and _start_ticks(int(process)) == int(started)
+
+
+def _start_ticks(process: int) -> int | None:
+    """Return when a process was started, in clock ticks since boot; None if there is none, or it is dead already."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
 def _levels(fields: dict[str, str]) -> int:
     """Return how many PID namespaces a process is in, counted from ours."""
     return len(fields.get("NSpid", "").split())
 
 
 def _kill(network_name: str, name: str) -> None:
-    """Kill all processes of a host and forget its control groups."""
-    groups = cgroups.find(network_name, name)
+    """Kill all processes of a host, and remove its control groups and what nspawn keeps about it in /run."""
+    groups = _groups(network_name, name)
+    left = [Path("/run/systemd/nspawn/propagate") / machine_name(network_name, name)]
+    if leader := _leader(network_name, name):
+        with contextlib.suppress(OSError):
+            root = Path(f"/proc/{leader}/root").stat()
+            left.append(Path(f"/run/systemd/nspawn/locks/inode-{root.st_dev}:{root.st_ino}"))
     cgroups.kill(groups)
     cgroups.remove(groups)
-    (folder(network_name, name) / "pid").unlink(missing_ok=True)
+    for name_of in ("pid", "groups"):
+        (folder(network_name, name) / name_of).unlink(missing_ok=True)
+    for path in left:
+        with contextlib.suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink()
 
 
 def _clear(network_name: str, name: str) -> None:
@@ -497,9 +539,6 @@ def _clear(network_name: str, name: str) -> None:
     tools.remove_tree(place)
     for left in place.parent.glob(f".{name}.*.partial"):
         tools.remove_tree(left)
-    propagated = Path("/run/systemd/nspawn/propagate") / machine_name(network_name, name)
-    with contextlib.suppress(OSError):
-        propagated.rmdir()
 
 
 def _cause(network_name: str, name: str) -> str:
@@ -517,14 +556,11 @@ def _cause(network_name: str, name: str) -> str:
 
 def _started(process: int) -> dt.datetime | None:
     """Return when a process was started."""
-    try:
-        ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
-    except OSError:
+    ticks = _start_ticks(process)
+    if ticks is None:
         return None
-    since_boot = ticks / os.sysconf("SC_CLK_TCK")
-    now = dt.datetime.now(dt.UTC).timestamp()
-    boot = now - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return dt.datetime.fromtimestamp(boot + since_boot, dt.UTC)
+    boot = dt.datetime.now(dt.UTC).timestamp() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return dt.datetime.fromtimestamp(boot + ticks / os.sysconf("SC_CLK_TCK"), dt.UTC)
 
 
 def _load(network_name: str, name: str) -> _Record | None:

@@ -6,7 +6,8 @@
 # COMMAND (systemd-nspawn) in each control group's `host`, again after each reboot of the host (exit status 133).
 #
 # GROUP `self` means: below the cgroup v2 group this process was started in (a systemd unit that delegates).
-# FOLDER/pid gets: boot id, process id, start time in ticks (field 22 of /proc/PID/stat).
+# FOLDER/pid gets: boot id, process id, start time in ticks (field 22 of /proc/PID/stat); a host
+# whose supervisor is gone counts as stopped. FOLDER/groups gets the group that `self` stands for.
 set -eu
 
 main() {
@@ -22,6 +23,7 @@ main() {
         mkdir -p "$group/supervisor" "$group/host"
         echo $$ >"$group/supervisor/cgroup.procs"
         if [ "$1" = self ]; then
+            echo "$group" >"$folder/groups"
             for controller in $(cat "$group/cgroup.controllers"); do
                 echo "+$controller" >"$group/cgroup.subtree_control"
             done
@@ -45,8 +47,12 @@ main() {
         (
             self=$(exec sh -c 'echo $PPID')
             for group in $groups; do echo "$self" >"$group/host/cgroup.procs"; done
-            exec "$@"
+            exec setpriv --pdeathsig KILL "$@"
         ) || status=$?
+        # systemd in the host outlives a killed nspawn; a host without its nspawn is no use to anyone.
+        for group in $groups; do
+            find "$group/host" -name cgroup.procs -exec cat {} + 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
+        done
         [ "$status" = 133 ] || exit "$status"
         echo "--- the host reboots"
     done

@@ -87,7 +87,8 @@ def ensure(spec: NetworkSpec) -> NetworkState:
                 f"lab network {spec.name} exists with {known.cidr} on bridge {known.bridge}, not {spec.cidr} on "
                 f"{spec.bridge}; run: slipway lab destroy {spec.name}"
             )
-        _check_free(spec)
+        if known is None:
+            _check_free(spec)
         machine.take(spec.name)
         paths.lab().chmod(0o711)
         tools.write(folder(spec.name) / "network.json", spec.model_dump_json(indent=2))
@@ -162,7 +163,8 @@ def _check_free(spec: NetworkSpec) -> None:
 
 def _ensure_bridge(spec: NetworkSpec) -> None:
     if not _has_link(spec.bridge):
-        tools.run(["ip", "link", "add", "name", spec.bridge, "alias", _alias(spec), "type", "bridge"])
+        tools.run(["ip", "link", "add", "name", spec.bridge, "type", "bridge"])
+        tools.run(["ip", "link", "set", spec.bridge, "alias", _alias(spec)])
     tools.run(["ip", "address", "replace", f"{spec.gateway}/{spec.cidr.prefixlen}", "dev", spec.bridge])
     tools.run(["ip", "link", "set", spec.bridge, "up"])
 
