@@ -180,21 +180,22 @@ class Broker:
             writer.close()
 
     async def _answer(self, host: str, event: Event, writer: asyncio.StreamWriter) -> None:
-        reply: Event
         try:
-            match event.get("kind"):
-                case "certificate":
-                    certificate = await asyncio.to_thread(self._sign, host, event)
-                    reply = {"ok": True, "certificate": certificate}
-                case "bootstrap_token":
-                    if self._make_token is None:
-                        raise BrokerError("no kubeconfig was given to this play, so its hosts cannot join a cluster")
-                    reply = {"ok": True, "token": await self._make_token(host)}
-                case kind:
-                    raise BrokerError(f"no such request: {kind}; expected certificate or bootstrap_token")
-        except (BrokerError, pki.RequestRefused) as error:
+            reply: Event = {"ok": True, **await self._met(host, event)}
+        except BrokerError as error:
             reply = {"ok": False, "error": str(error)}
         _send(writer, {"id": event.get("id"), **reply})
+
+    async def _met(self, host: str, event: Event) -> Event:
+        match event.get("kind"):
+            case "certificate":
+                return {"certificate": await asyncio.to_thread(self._sign, host, event)}
+            case "bootstrap_token":
+                if self._make_token is None:
+                    raise BrokerError("no kubeconfig was given to this play, so its hosts cannot join a cluster")
+                return {"token": await self._make_token(host)}
+            case kind:
+                raise BrokerError(f"no such request: {kind}; expected certificate or bootstrap_token")
 
     def _sign(self, host: str, event: Event) -> str:
         name, authority = event.get("name"), event.get("authority")

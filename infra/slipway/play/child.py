@@ -1,8 +1,8 @@
 """ansible-runner in a process of its own: `python -m slipway.play.child FOLDER`.
 
-Not in the provider: ansible-runner forks, which a process full of threads must not do, and this way the whole run can be stopped
-by a signal to one process, and ends by itself when the provider dies. What it has to say goes to standard output as JSON
-lines: `{"host", "unreachable", "msg"}` for a host that failed, and at the end `{"status", "rc", "tail"}`.
+Not in the provider: ansible-runner forks, which a process full of threads must not do. This way, too, the whole run can
+be stopped by a signal to one process, and ends by itself when the provider dies. What it has to say goes to standard
+output as JSON lines: `{"host", "unreachable", "msg"}` for a host that failed, at the end `{"status", "rc", "tail"}`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     parent, folder = int(sys.argv[1]), Path(sys.argv[2])
     if os.getppid() != parent:
         return 1
-    import ansible_runner  # noqa: PLC0415  (slow, and of no use without a parent)
+    import ansible_runner
 
     job = json.loads((folder / "job.json").read_text())
     tail: deque[str] = deque(maxlen=8)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -46,7 +47,7 @@ class Target:
 
     def known_hosts_line(self) -> str:
         """Return the line that pins the host's key."""
-        where = self.address if self.port == 22 else f"[{self.address}]:{self.port}"  # noqa: PLR2004
+        where = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
         kind, key = self.host_key.split()[:2]
         return f"{where} {kind} {key}"
 
@@ -129,6 +130,11 @@ def private_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
+        for connection in folder.glob("ssh/*"):
+            # Shared connections stay behind for a while, each a process that holds the key.
+            subprocess.run(
+                ["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "-"], capture_output=True, check=False
+            )
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -27,7 +27,7 @@ _PATIENCE_SECONDS = 90
 """How long the API may take to come up, or back."""
 
 
-class _NotYet(Exception):
+class _NotYetError(Exception):
     """The API is not there or not ready: worth another try."""
 
 
@@ -63,7 +63,9 @@ def cluster(kubeconfig: str, scratch: Path) -> Cluster:
         pair = base64.b64decode(user["client-certificate-data"]) + b"\n" + base64.b64decode(user["client-key-data"])
         url = str(server["server"])
     except (yaml.YAMLError, KeyError, TypeError, ValueError, StopIteration) as error:
-        raise BrokerError(f"the kubeconfig of this play has no usable {error}; expected embedded certificates") from None
+        raise BrokerError(
+            f"the kubeconfig of this play has no usable {error}; expected embedded certificates"
+        ) from None
     tls = ssl.create_default_context(cadata=authority)
     with tempfile.NamedTemporaryFile(dir=scratch) as file:
         file.write(pair)
@@ -100,7 +102,7 @@ async def make_token(target: Cluster, host: str, transport: httpx.AsyncBaseTrans
         },
     }
     retrying = tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type(_NotYet),
+        retry=tenacity.retry_if_exception_type(_NotYetError),
         wait=tenacity.wait_exponential_jitter(initial=0.2, max=5),
         stop=tenacity.stop_after_delay(_PATIENCE_SECONDS),
         reraise=True,
@@ -110,8 +112,10 @@ async def make_token(target: Cluster, host: str, transport: httpx.AsyncBaseTrans
             async for attempt in retrying:
                 with attempt:
                     await _post(client, f"{target.server}/api/v1/namespaces/kube-system/secrets", secret)
-        except _NotYet as error:
-            raise BrokerError(f"{target.server} gave no bootstrap token within {_PATIENCE_SECONDS} s: {error}") from None
+        except _NotYetError as error:
+            raise BrokerError(
+                f"{target.server} gave no bootstrap token within {_PATIENCE_SECONDS} s: {error}"
+            ) from None
     return f"{token_id}.{token_secret}"
 
 
@@ -119,12 +123,12 @@ async def _post(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> No
     try:
         answer = await client.post(url, json=body)
     except httpx.TransportError as error:
-        raise _NotYet(str(error) or type(error).__name__) from None
+        raise _NotYetError(str(error) or type(error).__name__) from None
     if answer.status_code == httpx.codes.CONFLICT:  # our own earlier try, whose answer got lost
         return
     # Not found: a new API server makes the kube-system namespace a moment after it says that it is ready.
     if answer.status_code in {404, 429} or answer.is_server_error:
-        raise _NotYet(f"HTTP {answer.status_code}")
+        raise _NotYetError(f"HTTP {answer.status_code}")
     if not answer.is_success:
         raise BrokerError(f"{url} refused a bootstrap token: HTTP {answer.status_code} {_reason(answer)}")
 

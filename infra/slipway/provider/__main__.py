@@ -9,12 +9,11 @@ def main() -> int:
     """Serve until the engine goes away; return the exit code."""
     addresses = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     try:
-        from slipway.provider import server  # noqa: PLC0415  (so that a missing package is one line)
+        from slipway.provider import server
     except ModuleNotFoundError as missing:
-        print(
+        sys.stderr.write(
             f"pulumi-resource-slipway: {sys.executable} has no package {missing.name}; "
-            'expected Slipway\'s environment; run: eval "$(./slipway env)"',
-            file=sys.stderr,
+            'expected Slipway\'s environment; run: eval "$(./slipway env)"\n'
         )
         return 2
     return server.serve(addresses[0] if addresses else None)

@@ -51,7 +51,7 @@ class CertificateInputs(Inputs):
 class Certificate(Resource[CertificateInputs]):
     """A key and its certificate. Any change makes new ones in place."""
 
-    type = "slipway:index:Certificate"
+    kind = "slipway:index:Certificate"
     inputs = CertificateInputs
     outputs = frozenset({"certificate", "privateKey"})
     secrets = frozenset({"privateKey"})
@@ -71,9 +71,7 @@ class Certificate(Resource[CertificateInputs]):
         """Make the key and sign the certificate."""
         return await in_thread(_issue, inputs)
 
-    async def update(
-        self, call: Call, old: CertificateInputs, inputs: CertificateInputs, state: State
-    ) -> State:
+    async def update(self, call: Call, old: CertificateInputs, inputs: CertificateInputs, state: State) -> State:
         """Make both anew."""
         return await in_thread(_issue, inputs)
 

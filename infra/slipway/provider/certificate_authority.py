@@ -25,7 +25,7 @@ class AuthorityInputs(Inputs):
 class CertificateAuthority(Resource[AuthorityInputs]):
     """Made once. A new name or time makes a new authority, and with it new certificates everywhere."""
 
-    type = "slipway:index:CertificateAuthority"
+    kind = "slipway:index:CertificateAuthority"
     inputs = AuthorityInputs
     outputs = frozenset({"certificate", "privateKey"})
     secrets = frozenset({"privateKey"})

@@ -54,7 +54,7 @@ class LabHostInputs(Inputs):
 class LabHost(Resource[LabHostInputs]):
     """A whole Debian with systemd. It is started, or made anew, whenever it is found stopped or gone."""
 
-    type = "slipway:index:LabHost"
+    kind = "slipway:index:LabHost"
     inputs = LabHostInputs
     outputs = frozenset({"hostKey", "user", "running"})
     volatile = frozenset({"running"})

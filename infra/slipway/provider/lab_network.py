@@ -18,7 +18,7 @@ class LabNetworkInputs(Inputs, network.NetworkSpec):
 class LabNetwork(Resource[LabNetworkInputs]):
     """A bridge with address translation. It is put right whenever it is found not to be up, as after a reboot."""
 
-    type = "slipway:index:LabNetwork"
+    kind = "slipway:index:LabNetwork"
     inputs = LabNetworkInputs
     outputs = frozenset({"gateway", "prefix", "bridge", "up"})
     volatile = frozenset({"up"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import socket
 import time
@@ -25,7 +24,7 @@ _SLACK_SECONDS = 120
 
 
 def _is_key_line(line: str) -> str:
-    if len(line.split()) < 2:  # noqa: PLR2004
+    if len(line.split()) < 2:
         raise ValueError("expected a public key line such as `ssh-ed25519 AAAA…`")
     return line
 
@@ -76,8 +75,8 @@ class Rollout(Inputs):
     """In which order hosts are converged.
 
     Args:
-        mode: `together`: all at once. `quorum`: hosts never converged before first, then the others one at a time, and no
-            further after one that fails.
+        mode: `together`: all at once. `quorum`: hosts never converged before first, then the others one at a time, and
+            no further after one that fails.
     """
 
     mode: Literal["together", "quorum"] = "together"
@@ -137,7 +136,7 @@ class Play(Resource[PlayInputs]):
     update takes up there. Nothing happens on hosts when a play is deleted.
     """
 
-    type = "slipway:index:Play"
+    kind = "slipway:index:Play"
     inputs = PlayInputs
     outputs = frozenset({"results", "failedHosts"})
     volatile = outputs
@@ -206,15 +205,13 @@ class _Progress:
 
 
 async def _converge(call: Call, inputs: PlayInputs, state: State) -> State:
-    before: dict[str, Any] = state.outputs.get("results") or {}
     try:
-        bundles = await in_thread(bundle.ensure)
-        orders = {host.name: _order(inputs, host, bundles) for host in inputs.hosts}
+        orders = await in_thread(_orders, inputs)
     except (bundle.BundleError, BrokerError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
     targets = {host.name: host.target() for host in inputs.hosts}
     authorities = {name: pki.KeyPair(each.certificate, each.key) for name, each in inputs.authorities.items()}
-    converged = {name for name, result in before.items() if result.get("digest")}
+    converged = {name for name, result in _results(state).items() if result.get("digest")}
     progress = _Progress(call.log, len(targets))
     results: dict[str, runner.Result] = {}
     with runner.private_folder() as scratch:
@@ -234,7 +231,16 @@ async def _converge(call: Call, inputs: PlayInputs, state: State) -> State:
                 cancelled=call.cancelled,
                 timeout_seconds=inputs.timeout_seconds + _SLACK_SECONDS,
             )
-    return _outcome(call, state.id, list(targets), results, before)
+    return _outcome(call, state, list(targets), results)
+
+
+def _results(state: State) -> dict[str, dict[str, Any]]:
+    return state.outputs.get("results") or {}
+
+
+def _orders(inputs: PlayInputs) -> dict[str, Order]:
+    bundles = bundle.ensure()
+    return {host.name: _order(inputs, host, bundles) for host in inputs.hosts}
 
 
 def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles) -> Order:
@@ -264,13 +270,17 @@ def _token_maker(kubeconfig: str | None, scratch: Any) -> TokenMaker | None:
 
 
 def _outcome(
-    call: Call, id: str, hosts: list[str], results: Mapping[str, runner.Result], before: Mapping[str, Any]  # noqa: A002
+    call: Call,
+    state: State,
+    hosts: list[str],
+    results: Mapping[str, runner.Result],
 ) -> State:
     """Return the new state.
 
     Raises:
         InitFailed: with one reason for each host that is not as it should be.
     """
+    before = _results(state)
     outputs: dict[str, Any] = {"results": {}, "failedHosts": []}
     reasons: list[str] = []
     failed = [name for name, result in results.items() if not result.ok]
@@ -289,8 +299,8 @@ def _outcome(
         outputs["failedHosts"].append(name)
         reasons.append(f"{name}: {reason}")
     if reasons:
-        raise InitFailed(id, outputs, reasons)
-    return State(id, outputs)
+        raise InitFailed(state.id, outputs, reasons)
+    return State(state.id, outputs)
 
 
 def _one_line(text: str) -> str:

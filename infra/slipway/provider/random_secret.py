@@ -24,7 +24,7 @@ class RandomSecretInputs(Inputs):
 class RandomSecret(Resource[RandomSecretInputs]):
     """Random bytes in base64."""
 
-    type = "slipway:index:RandomSecret"
+    kind = "slipway:index:RandomSecret"
     inputs = RandomSecretInputs
     outputs = frozenset({"value"})
     secrets = frozenset({"value"})

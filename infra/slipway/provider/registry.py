@@ -1,4 +1,4 @@
-"""The provider's resources by the name that the engine has for them. A resource's module is loaded with its first use."""
+"""The provider's resources by the engine's name for them. A resource's module is loaded with its first use."""
 
 from __future__ import annotations
 

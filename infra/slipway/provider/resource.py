@@ -76,7 +76,7 @@ class Resource(ABC, Generic[I]):
     """A kind of resource. Class attributes describe it to the server, which does everything that is the same for all.
 
     Attributes:
-        type: its name for the engine.
+        kind: its type for the engine.
         inputs: the model of its inputs.
         outputs: the names of its outputs.
         secrets: those of its outputs that are secret.
@@ -85,7 +85,7 @@ class Resource(ABC, Generic[I]):
         one_at_a_time: the old one must go before the new one is made, as with a host's name and address.
     """
 
-    type: ClassVar[str]
+    kind: ClassVar[str]
     inputs: type[I]
     outputs: ClassVar[frozenset[str]]
     secrets: ClassVar[frozenset[str]] = frozenset()
@@ -93,11 +93,11 @@ class Resource(ABC, Generic[I]):
     replaces: ClassVar[frozenset[str]] = frozenset()
     one_at_a_time: ClassVar[bool] = False
 
-    def check(self, inputs: I) -> Mapping[str, str]:  # noqa: ARG002
+    def check(self, inputs: I) -> Mapping[str, str]:
         """Return what is wrong with inputs that the model accepts: input's name → one line."""
         return {}
 
-    async def drift(self, state: State, inputs: I) -> frozenset[str]:  # noqa: ARG002
+    async def drift(self, state: State, inputs: I) -> frozenset[str]:
         """Return the outputs which say that the resource needs an update although its inputs are the same."""
         return frozenset()
 
@@ -105,15 +105,15 @@ class Resource(ABC, Generic[I]):
     async def create(self, call: Call, inputs: I) -> State:
         """Make it. After a run that died half-way the same inputs come again, and it must come out right."""
 
-    async def read(self, call: Call, inputs: I, state: State) -> State | None:  # noqa: ARG002
+    async def read(self, call: Call, inputs: I, state: State) -> State | None:
         """Return it as it is in the world, or None when it is gone."""
         return state
 
-    async def update(self, call: Call, old: I, inputs: I, state: State) -> State:  # noqa: ARG002
+    async def update(self, call: Call, old: I, inputs: I, state: State) -> State:
         """Bring it to new inputs."""
         return state
 
-    async def delete(self, call: Call, inputs: I, state: State) -> None:  # noqa: B027
+    async def delete(self, call: Call, inputs: I, state: State) -> None:
         """Remove it. That it is gone already is no error."""
 
 

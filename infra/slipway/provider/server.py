@@ -7,6 +7,7 @@ file). It ends when the engine does, however the engine does.
 
 # The stubs describe a blocking server; this one is asynchronous.
 # mypy: disable-error-code="override"
+# ruff: noqa: N802  (the protocol's own names)
 
 from __future__ import annotations
 
@@ -167,9 +168,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 failures = {} if wire.has_unknown(news) else resource.check(inputs)
             return provider_pb2.CheckResponse(
                 inputs=request.news,
-                failures=[
-                    provider_pb2.CheckFailure(property=name, reason=reason) for name, reason in failures.items()
-                ],
+                failures=[provider_pb2.CheckFailure(property=name, reason=reason) for name, reason in failures.items()],
             )
 
     async def Diff(self, request: provider_pb2.DiffRequest, context: _Context) -> Any:
@@ -182,7 +181,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         async with self._errors(request.urn, context, request.properties), self._call(request.urn) as call:
             resource = resource_of(request.urn)
             if request.preview:
-                return provider_pb2.CreateResponse(properties=_mark(resource, dict.fromkeys(resource.outputs, wire.UNKNOWN)))
+                unknown = dict.fromkeys(resource.outputs, wire.UNKNOWN)
+                return provider_pb2.CreateResponse(properties=_mark(resource, unknown))
             state = await resource.create(call, _inputs(resource, request.properties))
             return provider_pb2.CreateResponse(id=state.id, properties=_mark(resource, state.outputs))
 
@@ -190,8 +190,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """Look at a resource in the world. An empty id says that it is gone."""
         async with self._errors(request.urn, context, request.inputs), self._call(request.urn) as call:
             resource = resource_of(request.urn)
-            if not request.inputs.fields:
-                raise ResourceError(f"{resource.type} {request.id} cannot be imported; declare it and run: pulumi up")
+            if not request.inputs.fields and not request.properties.fields:
+                raise ResourceError(f"{resource.kind} {request.id} cannot be imported; declare it and run: pulumi up")
             state = State(request.id, wire.reveal(wire.decode(request.properties)))
             found = await resource.read(call, _inputs(resource, request.inputs), state)
             if found is None:
@@ -350,7 +350,5 @@ async def _abort(
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=message)
     if details is not None:
         status.details.add().Pack(details)
-    await context.abort(
-        grpc.StatusCode.UNKNOWN, message, (("grpc-status-details-bin", status.SerializeToString()),)
-    )
+    await context.abort(grpc.StatusCode.UNKNOWN, message, (("grpc-status-details-bin", status.SerializeToString()),))
     raise AssertionError  # abort always raises; the stubs do not say so

@@ -13,7 +13,7 @@ class SigningKeyInputs(Inputs):
 class SigningKey(Resource[SigningKeyInputs]):
     """An RSA key."""
 
-    type = "slipway:index:SigningKey"
+    kind = "slipway:index:SigningKey"
     inputs = SigningKeyInputs
     outputs = frozenset({"publicKey", "privateKey"})
     secrets = frozenset({"privateKey"})

@@ -23,7 +23,7 @@ class SshKeyInputs(Inputs):
 class SshKey(Resource[SshKeyInputs]):
     """An Ed25519 key."""
 
-    type = "slipway:index:SshKey"
+    kind = "slipway:index:SshKey"
     inputs = SshKeyInputs
     outputs = frozenset({"publicKey", "privateKey"})
     secrets = frozenset({"privateKey"})
