@@ -74,7 +74,7 @@ def apt_get(arguments: List[str], lock_seconds: int) -> Optional[str]:
         return None
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     errors = [line for line in lines if line.startswith(("E:", "Err:"))] or lines[-3:]
-    return "; ".join(errors)[-600:] or f"exit {done.returncode}"
+    return "; ".join(dict.fromkeys(errors[:2] + errors[-1:])) or f"exit {done.returncode}"
 
 
 def install(packages: List[str], lock_seconds: int) -> None:
