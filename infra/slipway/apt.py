@@ -16,12 +16,19 @@ def missing(packages: Iterable[str]) -> list[str]:
     """Return those packages that are not installed, in the order given."""
     wanted = list(dict.fromkeys(packages))
     if shutil.which("dpkg-query") is None:
-        raise PackageError("no dpkg-query: Slipway's controller runs on Debian or Ubuntu; "
-                           f"install by hand what these hold: {' '.join(wanted)}")
-    query = subprocess.run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", *wanted],
-                           capture_output=True, text=True, check=False)
-    installed = {name for name, _, status in (line.partition(" ") for line in query.stdout.splitlines())
-                 if status == "installed"}
+        raise PackageError(
+            "no dpkg-query: Slipway's controller runs on Debian or Ubuntu; "
+            f"install by hand what these hold: {' '.join(wanted)}"
+        )
+    query = subprocess.run(
+        ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", *wanted],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    installed = {
+        name for name, _, status in (line.partition(" ") for line in query.stdout.splitlines()) if status == "installed"
+    }
     return [name for name in wanted if name not in installed]
 
 
@@ -48,9 +55,16 @@ def install(packages: Iterable[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
     options = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Use-Pty=0"]
     for arguments in (["update", "-o", "DPkg::Lock::Timeout=300"], ["install", *options, *names]):
-        done = subprocess.run([*sudo, "apt-get", "-qq", *arguments], env=environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*sudo, "apt-get", "-qq", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            raise PackageError(f"apt-get {arguments[0]} failed: {said[-1] if said else done.returncode}; "
-                               f"run: {install_command(names)}")
+            raise PackageError(
+                f"apt-get {arguments[0]} failed: {said[-1] if said else done.returncode}; run: {install_command(names)}"
+            )

@@ -5,7 +5,8 @@ Two places outside the checkout, both made on first use:
 * *home* holds what cannot be made again: Pulumi's state, its passphrase, the lab's hosts.
 * *cache* holds what can: engines, the virtual environment, downloads, bundles, images.
 
-`SLIPWAY_HOME` and `SLIPWAY_CACHE` move them. Every function returns an absolute path and makes no folder unless it says so.
+`SLIPWAY_HOME` and `SLIPWAY_CACHE` move them. Every function returns an absolute path; none makes a
+folder unless it says so.
 """
 
 from __future__ import annotations

@@ -180,11 +180,15 @@ class Release(_Model):
         for name, image in self.images.items():
             component = self.components.get(image.component)
             if component is None:
-                raise ValueError(f"images.{name}.component: no component {image.component!r}"
-                                 f"{_nearest(image.component, self.components)}")
+                raise ValueError(
+                    f"images.{name}.component: no component {image.component!r}"
+                    f"{_nearest(image.component, self.components)}"
+                )
             if image.file not in component.files():
-                raise ValueError(f"images.{name}.file: {image.component} has no file {image.file!r}"
-                                 f"{_nearest(image.file, component.files())}")
+                raise ValueError(
+                    f"images.{name}.file: {image.component} has no file {image.file!r}"
+                    f"{_nearest(image.file, component.files())}"
+                )
         return self
 
     def component(self, name: str) -> Component:
@@ -230,8 +234,9 @@ def load(release: str, folder: Path | None = None) -> Release:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         known = sorted(file.stem for file in folder.glob("*.yaml"))
-        raise ReleaseError(f"{shown}: no release {release!r}{_nearest(release, known)}; "
-                           f"there are: {', '.join(known) or 'none'}") from None
+        raise ReleaseError(
+            f"{shown}: no release {release!r}{_nearest(release, known)}; there are: {', '.join(known) or 'none'}"
+        ) from None
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -296,5 +301,3 @@ def _shown(path: Path) -> str:
         return str(path.relative_to(paths.root()))
     except ValueError:
         return str(path)
-
-

@@ -22,7 +22,7 @@ class DownloadError(RuntimeError):
     """A file that could not be had; one line that begins with its address."""
 
 
-class WrongDigest(DownloadError):
+class WrongDigestError(DownloadError):
     """A file that is not the pinned one. Nothing falls back from this."""
 
 
@@ -58,7 +58,7 @@ def fetch(
         wait: seconds before the second try; doubled for each one after.
 
     Raises:
-        WrongDigest: the whole file came and is another one; it is thrown away.
+        WrongDigestError: the whole file came and is another one; it is thrown away.
         DownloadError: it did not come, after several tries.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def fetch(
             found = hashlib.file_digest(file, algorithm).hexdigest()
         if found != digest:
             part.unlink()
-            raise WrongDigest(f"{url}: wanted {algorithm} {digest}, got {found}; the file was thrown away")
+            raise WrongDigestError(f"{url}: wanted {algorithm} {digest}, got {found}; the file was thrown away")
         part.rename(target)
         return target
 

@@ -1,10 +1,8 @@
 """Engines: the pinned third-party programs, downloaded or built, kept under one digest.
 
-An engine is a folder `<cache>/engines/<name>/<version>-<digest12>/` with its files and a manifest.json. The digest covers
-all that decides what the files are: the release's entry, the recipe's sources and go.sum, the toolchain, the
+An engine is a folder `<cache>/engines/<name>/<version>-<digest12>/` with its files and a manifest.json. The digest
+covers all that decides what the files are: the release's entry, the recipe's sources and go.sum, the toolchain, and the
 architecture. Nothing in a finished engine is ever changed; `current` beside it points at the newest.
-
-Cold builds on two cores, seconds, one after the other, with all modules to be fetched: see `COLD_SECONDS`.
 """
 
 from __future__ import annotations
@@ -33,8 +31,21 @@ from slipway.release import Arch, Component, Download, Release
 
 MANIFEST = "manifest.json"
 
-COLD_SECONDS: dict[str, int] = {}
-"""What a build took once on two cores with empty caches; only used to start the longest first."""
+COLD_SECONDS = {
+    "kubernetes": 560,
+    "pulumi-kubernetes": 420,
+    "pulumi": 370,
+    "coredns": 310,
+    "containerd": 140,
+    "etcd": 50,
+    "runc": 45,
+    "pulumi-language-python": 30,
+    "csr-approver": 30,
+    "cni-plugins": 10,
+    "netprobe": 5,
+    "pause": 2,
+}
+"""What each build took once on two busy cores, modules fetched on the way; only used to start the longest first."""
 
 
 class EngineError(RuntimeError):
@@ -89,8 +100,9 @@ def digest(name: str, release: Release) -> str:
     facts: dict[str, Any] = {"component": component.model_dump(mode="json"), "arch": arch()}
     if component.build:
         facts["toolchain"] = release.toolchain.version
-        facts["recipe"] = {file: hashlib.sha256(content).hexdigest()
-                           for file, content in gobuild.recipe_files(name).items()}
+        facts["recipe"] = {
+            file: hashlib.sha256(content).hexdigest() for file, content in gobuild.recipe_files(name).items()
+        }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -131,8 +143,10 @@ def files(name: str, release: Release, source: str = f"file://{paths.ENGINES_ON_
     return {
         "component": name,
         "version": engine.manifest.version,
-        "files": [{"name": file.name, "source": f"{base}/{file.name}", "sha256": file.sha256}
-                  for file in engine.manifest.files],
+        "files": [
+            {"name": file.name, "source": f"{base}/{file.name}", "sha256": file.sha256}
+            for file in engine.manifest.files
+        ],
     }
 
 
@@ -149,7 +163,7 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
         build: build even what could be downloaded.
 
     Raises:
-        download.WrongDigest: a download is not the pinned file.
+        download.WrongDigestError: a download is not the pinned file.
         gobuild.BuildError, apt.PackageError, EngineError: it could be had in no way.
     """
     if engine := find(name, release):
@@ -177,8 +191,9 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
     return engine
 
 
-def ensure_all(release: Release, progress: Progress, names: Iterable[str] | None = None, *,
-               build: bool = False) -> dict[str, Engine]:
+def ensure_all(
+    release: Release, progress: Progress, names: Iterable[str] | None = None, *, build: bool = False
+) -> dict[str, Engine]:
     """Return several engines (all of the release's unless named), two at a time, the longest builds first.
 
     Two at a time keeps two cores busy: one links or fetches modules while the other compiles.
@@ -208,7 +223,7 @@ def _fill(name: str, release: Release, target: Path, progress: Progress, *, buil
             try:
                 for published in component.downloads:
                     sources |= _download(published, target, step)
-            except download.WrongDigest as error:
+            except download.WrongDigestError as error:
                 raise EngineError(f"{label}: {error}") from None
             except download.DownloadError as error:
                 reason, sources = f"the release file cannot be had: {error}", {}
@@ -220,17 +235,26 @@ def _fill(name: str, release: Release, target: Path, progress: Progress, *, buil
         with progress.step(label, f"building from Go modules{why}"):
             recipe = component.build
             if len(rest) < len(component.files()):
-                recipe = recipe.model_copy(update={
-                    "packages": {file: package for file, package in recipe.packages.items() if file in rest},
-                    "copies": {file: path for file, path in recipe.copies.items() if file in rest}})
+                recipe = recipe.model_copy(
+                    update={
+                        "packages": {file: package for file, package in recipe.packages.items() if file in rest},
+                        "copies": {file: path for file, path in recipe.copies.items() if file in rest},
+                    }
+                )
             gobuild.build(name, recipe, release.toolchain, arch(), target)
         origin = name if component.build.module == "." else f"{component.build.module}@{component.build.version}"
         sources |= dict.fromkeys(rest, origin)
     described = tuple(
         File(name=file, sha256=_sha256(target / file), size=(target / file).stat().st_size, source=sources[file])
-        for file in component.files())
-    return Manifest(component=name, version=component.version, digest=digest(name, release), files=described,
-                    seconds=round(time.monotonic() - started, 1))
+        for file in component.files()
+    )
+    return Manifest(
+        component=name,
+        version=component.version,
+        digest=digest(name, release),
+        files=described,
+        seconds=round(time.monotonic() - started, 1),
+    )
 
 
 def _why_not(component: Component) -> str | None:

@@ -37,8 +37,11 @@ def recipe_files(component: str) -> dict[str, bytes]:
     folder = RECIPES / component
     if not (folder / "go.mod").is_file():
         raise BuildError(f"{component}: no recipe: {folder}/go.mod is missing")
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())
-            if file.suffix in _SOURCES and not file.name.endswith("_test.go")}
+    return {
+        file.name: file.read_bytes()
+        for file in sorted(folder.iterdir())
+        if file.suffix in _SOURCES and not file.name.endswith("_test.go")
+    }
 
 
 def build(component: str, recipe: Build, toolchain: Toolchain, arch: Arch, target: Path) -> None:
@@ -66,8 +69,15 @@ def build(component: str, recipe: Build, toolchain: Toolchain, arch: Arch, targe
                 (target / name).chmod(0o755)
         for names, packages in _calls(recipe):
             place = str(target / names[0]) if len(names) == 1 else f"{target}/"
-            done = subprocess.run([str(go), "build", *flags(recipe), "-o", place, *packages], cwd=source,
-                                  env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+            done = subprocess.run(
+                [str(go), "build", *flags(recipe), "-o", place, *packages],
+                cwd=source,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
+            )
             if done.returncode != 0:
                 raise BuildError(f"{component}: building {', '.join(names)} failed: {_reason(log)}; all of it: {log}")
 
@@ -108,7 +118,9 @@ def find_go(toolchain: Toolchain, arch: Arch) -> Path:
                 apt.install(apt.missing(["golang-go"]))
                 own = _own_go()
             if own is None:
-                raise BuildError(f"no Go to fetch Go {toolchain.version} with; run: {apt.install_command(['golang-go'])}")
+                raise BuildError(
+                    f"no Go to fetch Go {toolchain.version} with; run: {apt.install_command(['golang-go'])}"
+                )
             _fetch_toolchain(own, toolchain, arch, folder)
     return go
 
@@ -120,8 +132,13 @@ def _own_go() -> Path | None:
 
 
 def _version(go: Path) -> str:
-    said = subprocess.run([str(go), "env", "GOVERSION"], capture_output=True, text=True, check=False,
-                          env={**os.environ, "GOTOOLCHAIN": "local"}).stdout
+    said = subprocess.run(
+        [str(go), "env", "GOVERSION"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "GOTOOLCHAIN": "local"},
+    ).stdout
     return said.strip().removeprefix("go").split(" ")[0]
 
 
@@ -132,13 +149,20 @@ def _fetch_toolchain(own: Path, toolchain: Toolchain, arch: Arch, folder: Path) 
         raise BuildError(f"the release has no hash of Go {toolchain.version} for {arch}; add it to toolchain.sums")
     with tempfile.TemporaryDirectory(prefix="slipway-go-") as work:
         (Path(work) / "go.mod").write_text("module slipway.build/toolchain\n\ngo 1.19\n")
-        done = subprocess.run([str(own), "mod", "download", "-json", f"{_MODULE_OF_TOOLCHAIN}@{version}"], cwd=work,
-                              env={**_environment(own, cgo=False), "GOFLAGS": "-mod=mod"}, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(own), "mod", "download", "-json", f"{_MODULE_OF_TOOLCHAIN}@{version}"],
+            cwd=work,
+            env={**_environment(own, cgo=False), "GOFLAGS": "-mod=mod"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         said = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
         if "Zip" not in said:
-            raise BuildError(f"Go {toolchain.version} cannot be fetched: "
-                             f"{_last_line(str(said.get('Error') or done.stderr))}")
+            raise BuildError(
+                f"Go {toolchain.version} cannot be fetched: {_last_line(str(said.get('Error') or done.stderr))}"
+            )
     archive = Path(said["Zip"])
     found = module_hash(archive)
     if found != toolchain.sums[arch]:
@@ -167,23 +191,39 @@ def module_hash(archive: Path) -> str:
 
 def _environment(go: Path, *, cgo: bool) -> dict[str, str]:
     """Return the environment of a build: the user's proxies and caches, nothing that changes what comes out."""
-    kept = {name: value for name, value in os.environ.items()
-            if name not in {"GOROOT", "GOOS", "GOARCH", "GOEXPERIMENT", "GOWORK", "GO111MODULE", "CGO_CFLAGS"}}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"GOROOT", "GOOS", "GOARCH", "GOEXPERIMENT", "GOWORK", "GO111MODULE", "CGO_CFLAGS"}
+    }
     if "HOME" not in kept:  # Go needs some place for its caches
         kept.setdefault("GOPATH", str(paths.cache() / "go" / "path"))
         kept.setdefault("GOCACHE", str(paths.cache() / "go" / "build"))
-    return kept | {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off",
-                   "CGO_ENABLED": "1" if cgo else "0", "PATH": f"{go.parent}:{kept.get('PATH', os.defpath)}"}
+    return kept | {
+        "GOTOOLCHAIN": "local",
+        "GOFLAGS": "-mod=readonly",
+        "GOWORK": "off",
+        "CGO_ENABLED": "1" if cgo else "0",
+        "PATH": f"{go.parent}:{kept.get('PATH', os.defpath)}",
+    }
 
 
 def _module_folder(component: str, recipe: Build, go: Path, source: Path, environment: dict[str, str]) -> Path:
     """Return where Go keeps the source of the recipe's main module, fetched and checked against go.sum."""
-    done = subprocess.run([str(go), "mod", "download", "-json", recipe.module], cwd=source, env=environment,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(go), "mod", "download", "-json", recipe.module],
+        cwd=source,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     said = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
     if "Dir" not in said:
-        raise BuildError(f"{component}: {recipe.module} cannot be fetched: "
-                         f"{_last_line(str(said.get('Error') or done.stderr))}")
+        raise BuildError(
+            f"{component}: {recipe.module} cannot be fetched: {_last_line(str(said.get('Error') or done.stderr))}"
+        )
     return Path(said["Dir"])
 
 

@@ -58,8 +58,9 @@ class Progress:
             threading.Thread(target=self._remind, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._over.set()
         if self.console.is_terminal:
             self._live.stop()

@@ -1,0 +1,1 @@
+"""The command line, `./slipway`: one module a group of commands; `app` puts them together."""

@@ -1,0 +1,5 @@
+"""Entry of `python -m slipway.cli`."""
+
+from slipway.cli.app import main
+
+main()

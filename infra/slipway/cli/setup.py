@@ -1,0 +1,37 @@
+"""What commands need before they start: system packages, engines, images, the stack. Quick when all is there."""
+
+from __future__ import annotations
+
+from slipway import apt, environment, release, spec, stack
+from slipway.artifacts import Progress, engines, images
+from slipway.release import Release
+
+
+def release_of(name: str) -> Release:
+    """Return the release that a stack asks for.
+
+    Raises:
+        StackError, SpecError, ReleaseError: no such stack, or mistakes in its file or in the release's.
+    """
+    return release.load(spec.load(stack.file(name)).release)
+
+
+def make_ready(pinned: Release, progress: Progress, *, packages: bool = True) -> None:
+    """Install system packages and get engines and images, where they are missing."""
+    if packages and (missing := apt.missing(pinned.controller_packages)):
+        with progress.step("system", f"installing {' '.join(missing)}"):
+            apt.install(missing)
+    engines.ensure_all(pinned, progress)
+    images.ensure(pinned)
+    environment.prepare(pinned)
+
+
+def stack_ready(name: str, *, packages: bool = True) -> tuple[Release, dict[str, str]]:
+    """Make all ready for one stack; return its release and the environment for pulumi."""
+    pinned = release_of(name)
+    with Progress() as progress:
+        make_ready(pinned, progress, packages=packages)
+        variables = environment.merged(pinned)
+        for line in stack.ensure(name, variables):
+            progress.say(line)
+    return pinned, variables

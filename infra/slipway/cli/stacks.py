@@ -1,0 +1,78 @@
+"""`slipway up`, `preview`, `refresh`, `destroy` and `kubeconfig`: Pulumi, with all it needs made first."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from slipway import stack as stacks
+from slipway.artifacts.progress import elapsed
+from slipway.cli import setup
+from slipway.cli.problems import FAILED, Problem
+
+Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
+Target = Annotated[list[str] | None, typer.Option(help="Only this resource (URN); may be given several times.")]
+
+
+def up(stack: Stack = "lab", target: Target = None) -> None:
+    """Bring hosts and cluster to what the stack file says: install, change, repair."""
+    begun = time.monotonic()
+    _run("up", stack, ["--skip-preview", "--yes", *_targets(target)])
+    typer.echo(
+        f"\n{stack} is up after {elapsed(time.monotonic() - begun)}. Next:\n"
+        f"  ./slipway kubeconfig {stack} > {stack}.kubeconfig\n"
+        f'  eval "$(./slipway env {stack})" && kubectl --kubeconfig {stack}.kubeconfig get nodes -o wide\n'
+        f"  ./slipway destroy {stack}"
+    )
+
+
+def preview(
+    stack: Stack = "lab",
+    target: Target = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Show each changed value.")] = False,
+) -> None:
+    """Show what `up` would change; change nothing."""
+    _run("preview", stack, [*(["--diff"] if diff else []), *_targets(target)])
+
+
+def refresh(stack: Stack = "lab", target: Target = None) -> None:
+    """Look at the hosts and bring Pulumi's state to what they are."""
+    _run("refresh", stack, ["--skip-preview", "--yes", *_targets(target)])
+
+
+def destroy(stack: Stack = "lab", target: Target = None) -> None:
+    """Take the cluster and all its hosts away."""
+    begun = time.monotonic()
+    _run("destroy", stack, ["--skip-preview", "--yes", *_targets(target)])
+    typer.echo(f"\n{stack} is gone after {elapsed(time.monotonic() - begun)}.")
+
+
+def kubeconfig(stack: Stack = "lab") -> None:
+    """Print the administrator's kubeconfig of a cluster."""
+    _, environment = setup.stack_ready(stack)
+    try:
+        text = stacks.pulumi(["stack", "output", "kubeconfig", "--show-secrets", "--stack", stack], environment)
+    except stacks.StackError:
+        raise Problem(f"stack {stack} has no kubeconfig yet; run: ./slipway up {stack}") from None
+    typer.echo(text.rstrip("\n"))
+
+
+def _run(verb: str, stack: str, options: list[str]) -> None:
+    """Run one Pulumi command on a stack with this terminal.
+
+    Raises:
+        Problem: Pulumi failed; it has already said why.
+    """
+    _, environment = setup.stack_ready(stack)
+    for line in stacks.recover(stack, environment):
+        typer.echo(line, err=True)
+    if stacks.stream([verb, "--stack", stack, *options], environment) != 0:
+        raise Problem(
+            f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there", FAILED
+        )
+
+
+def _targets(targets: list[str] | None) -> list[str]:
+    return [f"--target={target}" for target in targets or []]

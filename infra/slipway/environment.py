@@ -1,0 +1,95 @@
+"""The environment in which `pulumi` finds Slipway's state, secrets, engines and Python.
+
+`variables()` is pure; `prepare()` makes the few files that it speaks of.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import sys
+from pathlib import Path
+
+from slipway import paths
+from slipway.artifacts import engines
+from slipway.release import Release
+
+ON_PATH = ("pulumi", "pulumi-language-python", "kubernetes", "etcd")
+"""Engines whose programs a user types, or Pulumi looks for, by name."""
+
+UNSET = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "PULUMI_STACK", "VIRTUAL_ENV", "PYTHONHOME")
+"""Variables of other set-ups that would win over ours."""
+
+
+def variables(release: Release, path: str) -> dict[str, str]:
+    """Return the variables to set.
+
+    Args:
+        release: decides which engines come first on PATH.
+        path: PATH as it is now; folders of earlier calls are taken out.
+    """
+    ours = [str(Path(sys.prefix) / "bin"), *(str(engines.folder(name, release)) for name in ON_PATH)]
+    cache = f"{paths.cache()}/"
+    others = [folder for folder in path.split(os.pathsep) if folder and not folder.startswith(cache)]
+    return {
+        "PATH": os.pathsep.join([*ours, *others]),
+        "PULUMI_BACKEND_URL": f"file://{paths.state()}",
+        "PULUMI_CONFIG_PASSPHRASE_FILE": str(paths.passphrase()),
+        "PULUMI_HOME": str(paths.pulumi_home()),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        # A stack file without its salt (see slipway.stack) is no reason to make up a new key.
+        "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
+        "PULUMI_SUPPRESS_NEO_LINK": "true",
+        "SLIPWAY_HOME": str(paths.home()),
+        "SLIPWAY_CACHE": str(paths.cache()),
+        "SLIPWAY_PYTHON": sys.executable,
+    }
+
+
+def merged(release: Release) -> dict[str, str]:
+    """Return the whole environment for a child process."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNSET and name != "PYTHONPATH"}
+    return kept | variables(release, os.environ.get("PATH", os.defpath))
+
+
+def exports(release: Release) -> str:
+    """Return shell lines for `eval`."""
+    lines = [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in variables(release, os.environ.get("PATH", os.defpath)).items()
+    ]
+    return "\n".join([f"unset {' '.join(UNSET)}", *lines])
+
+
+def prepare(release: Release) -> None:
+    """Make the folders of state, the passphrase (once), and the link by which Pulumi finds the Kubernetes provider."""
+    paths.home().mkdir(parents=True, exist_ok=True)
+    for folder in (paths.state(), paths.pulumi_home()):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    _make_passphrase(paths.passphrase())
+    name = "pulumi-kubernetes"
+    plugin = paths.pulumi_home() / "plugins" / f"resource-kubernetes-v{release.version(name)}"
+    plugin.mkdir(parents=True, exist_ok=True)
+    program = plugin / "pulumi-resource-kubernetes"
+    wanted = engines.folder(name, release) / program.name
+    if not (program.is_symlink() and program.readlink() == wanted):
+        fresh = program.with_name(f".{program.name}.{os.getpid()}")
+        fresh.symlink_to(wanted)
+        fresh.rename(program)
+
+
+def _make_passphrase(path: Path) -> None:
+    """Write a new passphrase, readable by its owner alone; never replace one that is there."""
+    if path.exists():
+        return
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
+    try:
+        os.link(fresh, path)  # fails when another run was first
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink()

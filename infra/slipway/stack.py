@@ -1,0 +1,212 @@
+"""Pulumi stacks in the file backend: made when missing, mended after a run that died.
+
+Pulumi writes a line `encryptionsalt:` into the stack file, and all of the file anew in its own layout. The salt belongs
+to this machine's passphrase, not to the declaration. So the file is put back as it was with the salt as its last line:
+Pulumi then has no reason to write. Git is told (by .gitattributes and a filter in the checkout's own configuration) to
+look past that line, so the work tree stays clean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slipway import paths
+
+_FILTER = "filter.slipway-salt.clean"
+_STRIP = "sed '/^encryptionsalt: /d'"
+
+
+class StackError(RuntimeError):
+    """A stack that is not there or cannot be used; one line."""
+
+
+def project() -> str:
+    """Return the name of the Pulumi project."""
+    loaded: dict[str, Any] = yaml.safe_load((paths.root() / "Pulumi.yaml").read_text())
+    return str(loaded["name"])
+
+
+def file(stack: str) -> Path:
+    """Return the stack file.
+
+    Raises:
+        StackError: there is none; the message lists those that are.
+    """
+    folder = paths.root() / "stacks"
+    path = folder / f"Pulumi.{stack}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(one.name.split(".")[1] for one in folder.glob("Pulumi.*.yaml")))
+        raise StackError(f"stacks/Pulumi.{stack}.yaml is missing; there are: {known or 'none'}")
+    return path
+
+
+def ensure(stack: str, environment: dict[str, str]) -> list[str]:
+    """Make the stack when the backend has none, and put its salt into the stack file.
+
+    Args:
+        stack: name of the stack.
+        environment: as `slipway.environment.merged` returns it.
+
+    Returns:
+        Lines that say what was done.
+    """
+    path = file(stack)
+    said = []
+    if not _checkpoint(stack).exists():
+        before = _without_salt(path.read_text())
+        path.write_text(before)  # a salt of another machine's passphrase would be refused
+        try:
+            pulumi(["stack", "init", stack, "--non-interactive"], environment)
+        finally:
+            path.write_text(before)
+        said.append(f"stack {stack}: made in {paths.state()}")
+    _settle(path, _salt(stack))
+    return said
+
+
+def recover(stack: str, environment: dict[str, str]) -> list[str]:
+    """Mend what a run that died left behind, so that the next one takes up there.
+
+    Locks whose process is gone are removed. Operations that were under way are forgotten: our resources find what an
+    earlier try left and go on with it.
+
+    Returns:
+        Lines that say what was done.
+
+    Raises:
+        StackError: a run is under way.
+    """
+    said = []
+    for lock in sorted((paths.state() / ".pulumi" / "locks" / "organization" / project() / stack).glob("*.json")):
+        holder = json.loads(lock.read_text() or "{}")
+        here = holder.get("hostname", socket.gethostname()) == socket.gethostname()
+        if not here or _is_pulumi(int(holder.get("pid", 0))):
+            raise StackError(
+                f"stack {stack}: another run holds it (process {holder.get('pid')} on "
+                f"{holder.get('hostname')}, since {holder.get('timestamp')}); wait for it"
+            )
+        lock.unlink(missing_ok=True)
+        said.append(f"stack {stack}: a run that died (process {holder.get('pid')}) held it; its lock is removed")
+    checkpoint = _checkpoint(stack)
+    if checkpoint.exists() and (pending := _latest(stack).get("pending_operations")):
+        exported = json.loads(pulumi(["stack", "export", "--stack", stack], environment))
+        exported["deployment"].pop("pending_operations", None)
+        pulumi(["stack", "import", "--stack", stack], environment, feed=json.dumps(exported))
+        names = ", ".join(one["resource"]["urn"].rsplit("::", 1)[-1] for one in pending)
+        said.append(f"stack {stack}: taking up where a run died ({names})")
+    return said
+
+
+def pulumi(arguments: list[str], environment: dict[str, str], feed: str | None = None) -> str:
+    """Run pulumi quietly in the checkout and return what it printed.
+
+    Raises:
+        StackError: it failed; the message has the reason that it gave.
+    """
+    done = subprocess.run(
+        [_program(environment), *arguments],
+        cwd=paths.root(),
+        env=environment,
+        input=feed or "",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        reasons = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.strip()]
+        raise StackError(f"pulumi {' '.join(arguments[:2])}: {reasons[0] if reasons else done.returncode}")
+    return done.stdout
+
+
+def stream(arguments: list[str], environment: dict[str, str]) -> int:
+    """Run pulumi in the checkout with this terminal, and return its exit code.
+
+    Ctrl-C reaches pulumi itself, which stops its providers cleanly; we wait for it. SIGTERM is passed on.
+    """
+    child = subprocess.Popen([_program(environment), *arguments], cwd=paths.root(), env=environment)
+    with _signals({signal.SIGINT: lambda: None, signal.SIGTERM: child.terminate}):
+        return child.wait()
+
+
+@contextlib.contextmanager
+def _signals(handlers: dict[signal.Signals, Any]) -> Iterator[None]:
+    before = {number: signal.signal(number, lambda *_, act=act: act()) for number, act in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _program(environment: dict[str, str]) -> str:
+    program = shutil.which("pulumi", path=environment["PATH"])
+    if program is None:
+        raise StackError("no pulumi; run: ./slipway engines --only pulumi")
+    return program
+
+
+def _checkpoint(stack: str) -> Path:
+    """Return the file in which the backend keeps a stack."""
+    return paths.state() / ".pulumi" / "stacks" / project() / f"{stack}.json"
+
+
+def _latest(stack: str) -> dict[str, Any]:
+    loaded = json.loads(_checkpoint(stack).read_text())
+    return loaded.get("checkpoint", {}).get("latest") or {}
+
+
+def _salt(stack: str) -> str | None:
+    """Return the salt that the state of a stack is encrypted with."""
+    salt = _latest(stack).get("secrets_providers", {}).get("state", {}).get("salt")
+    return str(salt) if salt else None
+
+
+def _without_salt(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("encryptionsalt: "))
+
+
+def _settle(path: Path, salt: str | None) -> None:
+    """Let the stack file end with the salt, unseen by Git."""
+    text = path.read_text()
+    if salt is None or f"encryptionsalt: {salt}\n" in text:
+        return
+    _hide_salt_from_git()
+    plain = _without_salt(text)
+    path.write_text(f"{plain}{'' if plain.endswith(chr(10)) else chr(10)}encryptionsalt: {salt}\n")
+    # Git trusts sizes before content: let it look once. Nothing is staged, since what it sees is what it has.
+    if _git("diff", "--quiet", "--", str(path)) == 0 and _git("ls-files", "--error-unmatch", "--", str(path)) == 0:
+        _git("add", "--", str(path))
+
+
+def _hide_salt_from_git() -> None:
+    if _git("rev-parse", "--git-dir") == 0:
+        _git("config", "--local", _FILTER, _STRIP)
+
+
+def _git(*arguments: str) -> int:
+    """Run git in the checkout, quietly; 1 when there is no git."""
+    try:
+        return subprocess.run(
+            ["git", *arguments], cwd=paths.root(), stdin=subprocess.DEVNULL, capture_output=True, check=False
+        ).returncode
+    except FileNotFoundError:
+        return 1
+
+
+def _is_pulumi(pid: int) -> bool:
+    """Tell whether a process is there and is a pulumi."""
+    try:
+        return os.fsencode("pulumi") in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return False
