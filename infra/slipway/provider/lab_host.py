@@ -56,7 +56,7 @@ class LabHost(Resource[LabHostInputs]):
 
     kind = "slipway:index:LabHost"
     inputs = LabHostInputs
-    outputs = frozenset({"hostKey", "user", "running"})
+    outputs = frozenset({"address", "hostKey", "user", "running"})
     volatile = frozenset({"running"})
     replaces = frozenset({"name", "network", "bridge", "gateway", "prefix", "address", "os"})
     one_at_a_time = True
@@ -91,4 +91,10 @@ class LabHost(Resource[LabHostInputs]):
 
 
 def _state(found: host.HostState) -> State:
-    return State(found.name, {"hostKey": found.host_key, "user": found.user, "running": found.running})
+    outputs = {
+        "address": found.address,
+        "hostKey": found.host_key,
+        "user": found.user,
+        "running": found.running,
+    }
+    return State(found.name, outputs)

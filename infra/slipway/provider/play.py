@@ -5,16 +5,17 @@ from __future__ import annotations
 import getpass
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
 from slipway import pki
 from slipway.node import bundle
-from slipway.play import manifest, rollout, runner, tokens
+from slipway.play import manifest, runner, tokens
+from slipway.play import rollout as rollouts
 from slipway.play.broker import BrokerError, Event, Order, TokenMaker, declared
 from slipway.provider.log import Log, stamp
 from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State, in_thread
@@ -72,14 +73,21 @@ class Authority(Inputs):
 
 
 class Rollout(Inputs):
-    """In which order hosts are converged.
+    """In which order hosts are converged: see `slipway.play.rollout`. After a wave with a failed host no other begins.
 
     Args:
-        mode: `together`: all at once. `quorum`: hosts never converged before first, then the others one at a time, and
-            no further after one that fails.
+        mode: `together`, `quorum` or `waves`.
+        canary: hosts in the first wave.
+        growth: how many times larger each wave may be than the one before.
+        hosts: hosts in the largest wave.
+        percent: the same as a share of all hosts.
     """
 
-    mode: Literal["together", "quorum"] = "together"
+    mode: rollouts.Mode = "together"
+    canary: Annotated[int, Field(ge=1)] = 1
+    growth: Annotated[int, Field(ge=1)] = 2
+    hosts: Annotated[int, Field(ge=1)] = 50
+    percent: Annotated[int, Field(ge=1, le=100)] = 100
 
 
 class PlayInputs(Inputs):
@@ -122,6 +130,16 @@ class PlayInputs(Inputs):
         """Return all variables of a host that are not secret."""
         return self.vars | host.vars
 
+    def waves(self, converged: Set[str]) -> rollouts.Waves:
+        """Return the names of hosts in the order in which they are converged."""
+        return rollouts.plan(
+            self.rollout.mode,
+            [host.name for host in self.hosts],
+            converged,
+            failure_domains={host.name: host.failure_domain or "" for host in self.hosts},
+            limits=rollouts.Limits(**self.rollout.model_dump(exclude={"mode"})),
+        )
+
     def wanted(self, host: PlayHost) -> str:
         """Return the digest of what a host is to be."""
         return manifest.wanted_digest(
@@ -163,11 +181,16 @@ class Play(Resource[PlayInputs]):
 
     async def create(self, call: Call, inputs: PlayInputs) -> State:
         """Converge all hosts."""
-        return await _converge(call, inputs, State(f"{inputs.playbook}-{call.name}", {}))
+        state = State(f"{inputs.playbook}-{call.name}", {})
+        return await _converge(call, inputs, state, inputs.waves(set()))
 
     async def update(self, call: Call, old: PlayInputs, inputs: PlayInputs, state: State) -> State:
         """Converge all hosts; those that are at their digest cost one look."""
-        return await _converge(call, inputs, state)
+        # A host with another key is another machine, whatever the one of its name was.
+        known = {host.name: host.host_key for host in old.hosts}
+        same = {host.name for host in inputs.hosts if known.get(host.name) == host.host_key}
+        converged = {name for name, result in _results(state).items() if result.get("digest")} & same
+        return await _converge(call, inputs, state, inputs.waves(converged))
 
 
 @dataclass
@@ -179,6 +202,7 @@ class _Progress:
     started: float = field(default_factory=time.monotonic)
     running: set[str] = field(default_factory=set)
     done: int = 0
+    shown: str = ""
 
     def __call__(self, host: str, event: Event) -> None:
         match event.get("event"):
@@ -201,25 +225,25 @@ class _Progress:
                 self._count()
 
     def _count(self) -> None:
-        self.log.status(f"{self.done} of {self.total} hosts done, {len(self.running)} running")
+        line = f"{self.done} of {self.total} hosts done, {len(self.running)} running"
+        if line != self.shown:
+            self.shown = line
+            self.log.status(line)
 
 
-async def _converge(call: Call, inputs: PlayInputs, state: State) -> State:
+async def _converge(call: Call, inputs: PlayInputs, state: State, waves: rollouts.Waves) -> State:
     try:
         orders = await in_thread(_orders, inputs)
     except (bundle.BundleError, BrokerError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
     targets = {host.name: host.target() for host in inputs.hosts}
     authorities = {name: pki.KeyPair(each.certificate, each.key) for name, each in inputs.authorities.items()}
-    converged = {name for name, result in _results(state).items() if result.get("digest")}
     progress = _Progress(call.log, len(targets))
     results: dict[str, runner.Result] = {}
     with runner.private_folder() as scratch:
         make_token = _token_maker(inputs.kubeconfig, scratch)
-        for wave in rollout.plan(inputs.rollout.mode, list(targets), converged):
-            if inputs.rollout.mode != "together" and any(not result.ok for result in results.values()):
-                break
-            if call.cancelled.is_set():
+        for wave in waves:
+            if call.cancelled.is_set() or any(not result.ok for result in results.values()):
                 break
             results |= await runner.converge(
                 [targets[name] for name in wave],
