@@ -19,19 +19,8 @@ import time
 from pathlib import Path
 
 from slipway import paths
-from slipway.fleet.lab import files, tools
+from slipway.fleet.lab import files, packages, tools
 from slipway.fleet.lab.errors import LabError
-
-_MACHINE_PACKAGES = {
-    "debootstrap": "debootstrap",
-    "systemd-nspawn": "systemd-container",
-    "nft": "nftables",
-    "iptables": "iptables",
-    "ip": "iproute2",
-    "ssh-keyscan": "openssh-client",
-    "nsenter": "util-linux",
-}
-"""Command that the lab runs → Debian package that has it."""
 
 _HOST_PACKAGES = (
     "ca-certificates",
@@ -100,37 +89,6 @@ def is_ready(os_name: str) -> bool:
     return folder(os_name).is_dir()
 
 
-def missing_packages() -> list[str]:
-    """Return the Debian packages that the lab needs and this machine lacks."""
-    missing = {package for command, package in _MACHINE_PACKAGES.items() if not _which(command)}
-    if not Path(files.KEYRING).exists():
-        missing.add("debian-archive-keyring")
-    return sorted(missing)
-
-
-def ensure_packages(progress: tools.Progress = tools.silent) -> None:
-    """Install what the lab needs on this machine, by apt.
-
-    Raises:
-        LabError: not root, no apt here, or apt fails.
-    """
-    missing = missing_packages()
-    if not missing:
-        return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise LabError(f"the lab needs {', '.join(missing)}; run: sudo apt-get install {' '.join(missing)}")
-    with tools.lock("packages", waiting=progress):
-        if not (missing := missing_packages()):
-            return
-        progress(f"installing {', '.join(missing)}")
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-        try:
-            _apt(install)
-        except LabError:  # package lists may be old or absent
-            _apt(["apt-get", "update"])
-            _apt(install)
-
-
 def ensure(os_name: str, progress: tools.Progress = tools.silent) -> Path:
     """Make the base tree of an OS if it is not there, and return its folder. Takes one to two minutes, once.
 
@@ -146,7 +104,7 @@ def ensure(os_name: str, progress: tools.Progress = tools.silent) -> Path:
         return wanted
     if os.geteuid() != 0:
         raise LabError("the lab's base tree needs root: debootstrap makes device nodes; run: sudo slipway up")
-    ensure_packages(progress)
+    packages.ensure(progress)
     with tools.lock(f"base-{os_name}", waiting=progress):
         if wanted.is_dir():
             return wanted
@@ -167,13 +125,13 @@ def ensure(os_name: str, progress: tools.Progress = tools.silent) -> Path:
 
 def _bootstrap(system: Os, tree: Path, progress: tools.Progress) -> None:
     """Run debootstrap; whatever happens to us, it dies with us, and its mounts and processes with it."""
-    packages = paths.cache() / "lab" / f"packages-{system.suite}"
-    packages.mkdir(parents=True, exist_ok=True)
+    downloads = paths.cache() / "lab" / f"packages-{system.suite}"
+    downloads.mkdir(parents=True, exist_ok=True)
     mirror = _mirror(system)
     command = [
         *("setpriv", "--pdeathsig", "KILL"),
         *("unshare", "--pid", "--fork", "--kill-child=SIGKILL", "--mount", "--propagation", "private"),
-        *("debootstrap", "--variant=minbase", f"--include={','.join(_HOST_PACKAGES)}", f"--cache-dir={packages}"),
+        *("debootstrap", "--variant=minbase", f"--include={','.join(_HOST_PACKAGES)}", f"--cache-dir={downloads}"),
         *(f"--keyring={files.KEYRING}", system.suite, str(tree), *([mirror] if mirror else [])),
     ]
     started = time.monotonic()
@@ -192,7 +150,7 @@ def _bootstrap(system: Os, tree: Path, progress: tools.Progress) -> None:
         with contextlib.suppress(OSError, IndexError):
             last = log.read_text(errors="replace").strip().splitlines()[-1]
         raise LabError(f"base tree {system.suite}: debootstrap failed: {last}")
-    shutil.rmtree(packages)
+    shutil.rmtree(downloads)
 
 
 def _configure(system: Os, tree: Path) -> None:
@@ -287,11 +245,3 @@ def _os(name: str) -> Os:
         return OSES[name]
     except KeyError:
         raise LabError(f"the lab has no OS {name}; it has: {', '.join(OSES)}") from None
-
-
-def _which(command: str) -> str | None:
-    return shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-
-
-def _apt(command: list[str]) -> None:
-    tools.run(["env", "DEBIAN_FRONTEND=noninteractive", *command], timeout=900)

@@ -95,6 +95,18 @@ def make(groups: list[str]) -> None:
             _inherit_cpuset(leaf)
 
 
+def all_hosts() -> list[Path]:
+    """Return the groups of all lab hosts on this machine, of whichever user and network."""
+    found = []
+    for point in layout().groups:
+        for path, folders, _ in os.walk(point):
+            found += [Path(path) / name for name in folders if name.startswith("slipway-lab-")]  # units
+            if FOLDER in folders:
+                found += (file.parent for file in (Path(path) / FOLDER).glob("*/*/cgroup.procs"))
+            folders[:] = [name for name in folders if not name.startswith("slipway-lab")]
+    return found
+
+
 def processes(groups: list[Path]) -> set[int]:
     """Return the ids of all processes in groups and below them."""
     ids: set[int] = set()

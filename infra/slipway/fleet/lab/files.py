@@ -48,6 +48,8 @@ JOURNALD = """\
 [Journal]
 Storage=persistent
 SystemMaxUse=64M
+# The kernel's messages are the machine's, not this host's.
+ReadKMsg=no
 """
 
 

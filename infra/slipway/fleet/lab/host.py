@@ -25,6 +25,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -42,6 +43,10 @@ _POWER_OFF = signal.SIGRTMIN + 4  # systemd's "power off", as PID 1 understands 
 _SYSTEM_CALLS = "@keyring bpf perf_event_open"
 # The clock is the machine's: a time service must see that it has nothing to set.
 _DROPPED_CAPABILITY = "CAP_SYS_TIME"
+
+
+Work = Callable[[str, str], object]
+"""Something done to one host: takes network and host."""
 
 
 class HostSpec(BaseModel):
@@ -154,6 +159,7 @@ def ensure(spec: HostSpec, *, seconds: float = 120, progress: tools.Progress = t
     if spec.address not in declared.cidr or spec.address == declared.gateway:
         raise LabError(f"lab host {spec.name}: {spec.address} is not a host's address in {declared.cidr}")
     tree = base.ensure(spec.os, progress)
+    network.mend(declared)
     with _lock(spec.network, spec.name):
         record = _load(spec.network, spec.name)
         if record is None:
@@ -177,7 +183,7 @@ def start(network_name: str, name: str, *, seconds: float = 120) -> HostState:
     declared = network.load(network_name)
     if declared is None:
         raise LabError(f"there is no lab network {network_name}; run: slipway lab list")
-    network.ensure(declared)
+    network.mend(declared)
     with _lock(network_name, name):
         _start(_must_load(network_name, name), seconds)
     state = inspect(network_name, name)

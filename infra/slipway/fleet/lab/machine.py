@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from slipway import paths
-from slipway.fleet.lab import tools
+from slipway.fleet.lab import cgroups, tools
 
 # kubelet wants the first five exactly so and cannot write them itself: /proc/sys is read-only in a host.
 _EXACT = {
@@ -108,20 +108,29 @@ class MachineState:
 def machine_state() -> MachineState:
     """Take a picture of the machine, to be compared before and after a lab.
 
-    Processes are those of hosts (nspawn and everything in a PID namespace below this one), so that unrelated work on
-    the machine does not show.
+    Processes are those of lab hosts, by host, so that unrelated work on the machine does not show.
     """
-    mounts = (line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    links = (link["ifname"] for link in json.loads(tools.run(["ip", "-json", "link"])))
-    addresses = tools.run(["ip", "-oneline", "-4", "route"]).splitlines()
+    links = [link["ifname"] for link in json.loads(tools.run(["ip", "-json", "link"]))]
+    routes = [line.strip() for line in tools.run(["ip", "-oneline", "-4", "route"]).splitlines()]
+    hosts = cgroups.all_hosts()
+    busy = {"/".join(path.parts[-2:]) for path in hosts if cgroups.processes([path])}
     return MachineState(
-        mounts=tuple(sorted(mounts)),
-        links=tuple(sorted([*links, *(line.strip() for line in addresses)])),
+        mounts=tuple(sorted(_mounts())),
+        links=tuple(sorted([*links, *routes])),
         rules=tuple(sorted(_rules())),
-        processes=tuple(sorted(_host_processes())),
+        processes=tuple(sorted({*busy, *_containers()})),
         sysctls=tuple(f"{key} = {read_sysctl(key)}" for key in SHARED_SYSCTLS),
-        cgroups=tuple(sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("slipway-lab*"))),
+        cgroups=tuple(sorted(map(str, hosts))),
     )
+
+
+def _mounts() -> list[str]:
+    """Return this machine's mounts without ids and peer groups, which change with every mount namespace."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        found.append(f"{' '.join(left.split()[3:6])} {right}")
+    return found
 
 
 def _rules() -> list[str]:
@@ -148,17 +157,17 @@ def _output(*command: str) -> list[str]:
         return []
 
 
-def _host_processes() -> list[str]:
-    """Return the command names of nspawn and of processes in nested PID namespaces, with their count."""
-    found: dict[str, int] = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
+def _containers() -> list[str]:
+    """Return the names of containers that systemd-nspawn runs."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            words = file.read_text().split("\0")
         except OSError:  # gone meanwhile
             continue
-        if fields["Name"] == "systemd-nspawn" or len(fields.get("NSpid", "").split()) > 1:
-            found[fields["Name"]] = found.get(fields["Name"], 0) + 1
-    return [f"{count} {name}" for name, count in found.items()]
+        if Path(words[0]).name == "systemd-nspawn":
+            found += [word for word in words if word.startswith("--machine=")]
+    return found
 
 
 def _load() -> _Record:

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from slipway import paths
-from slipway.fleet.lab import machine, tools
+from slipway.fleet.lab import machine, packages, tools
 from slipway.fleet.lab.errors import LabError
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
@@ -80,6 +80,7 @@ def ensure(spec: NetworkSpec) -> NetworkState:
     """
     if os.geteuid() != 0:
         raise LabError("the lab needs root: it makes network links and mounts; run: sudo slipway up")
+    packages.ensure()
     with tools.lock("networks"):
         known = load(spec.name)
         if known and known != spec:
@@ -95,6 +96,12 @@ def ensure(spec: NetworkSpec) -> NetworkState:
         _ensure_bridge(spec)
         _ensure_way_out(spec)
     return _state(spec)
+
+
+def mend(spec: NetworkSpec) -> None:
+    """Make a known network again where the machine lost it: it was rebooted, or someone removed the bridge."""
+    if not _has_link(spec.bridge):
+        ensure(spec)
 
 
 def destroy(name: str) -> None:
