@@ -3,9 +3,9 @@
 * *runtime*: ansible-core, Mitogen and what they import, pure Python, taken from the packages that are installed here.
 * *content*: roles, playbooks, their plugins, the runner and its settings.
 
-A host keeps each bundle unpacked in `/var/lib/slipway/bundles/<digest>/`; a digest never changes its content, so a bundle is
-sent once. The archives are reproducible: sorted names, no times, no owners.
-"""
+A host keeps each bundle unpacked in `/var/lib/slipway/bundles/<digest>/`; a digest never changes its content, so a
+bundle is sent once. The archives are reproducible: sorted names, no times, no owners.
+""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CONTENT_FOLDERS = ("roles", "playbooks")
 _CONTENT_LEFT_OUT = ("playbooks/controller/",)
 _SHARED_PLUGINS = ("library", "module_utils", "filter_plugins", "action_plugins", "lookup_plugins", "test_plugins")
 _HOST_FILES = Path(__file__).parent / "host"
-"""The runner and what Ansible loads of ours on the host; lands at the top of the content bundle."""
+"""The runner and what Ansible loads of ours on the host."""
 
 
 class BundleError(Exception):
@@ -189,9 +189,12 @@ def _content(root: Path) -> Bundle:
     files = dict(_content_files(root))
     if not any(name.startswith("playbooks/") for name in files):
         raise BundleError(f"no playbooks in {root}")
-    for file in sorted(_HOST_FILES.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
-            files[file.relative_to(_HOST_FILES).as_posix()] = file.read_bytes()
+    for package in ("slipway", "slipway/node"):
+        files[f"{package}/__init__.py"] = b""
+    for file in sorted(_HOST_FILES.rglob("*.py")):
+        files[f"slipway/node/host/{file.relative_to(_HOST_FILES).as_posix()}"] = file.read_bytes()
+    files["slipway_node.py"] = files.pop("slipway/node/host/launch.py")
+    files["ansible.cfg"] = (_HOST_FILES / "ansible.cfg").read_bytes()
     files["index.json"] = json.dumps({"roles": _role_digests(files)}, sort_keys=True, indent=1).encode()
     return _store(files)
 
@@ -204,7 +207,11 @@ def _content_files(root: Path) -> Iterator[tuple[str, bytes]]:
             for name in sorted(names):
                 path = Path(directory, name)
                 relative = path.relative_to(root).as_posix()
-                if name.startswith(".") or name.endswith((".pyc", ".swp", "~")) or relative.startswith(_CONTENT_LEFT_OUT):
+                if (
+                    name.startswith(".")
+                    or name.endswith((".pyc", ".swp", "~"))
+                    or relative.startswith(_CONTENT_LEFT_OUT)
+                ):
                     continue
                 yield relative, path.read_bytes()
 

@@ -1,8 +1,8 @@
 """What a host is, and what it should be.
 
-A host keeps a manifest, `/var/lib/slipway/manifest.json`: for each playbook that was run on it the digest it was brought to and
-how that went. The *wanted digest* stands for everything that decides what a playbook makes of a host: content, release,
-variables and secrets. A host whose entry says `ok` at the wanted digest has nothing to do.
+A host keeps a manifest, `/var/lib/slipway/manifest.json`: for each playbook that was run on it the digest it was
+brought to and how that went. The *wanted digest* stands for everything that decides what a playbook makes of a host:
+content, release, variables and secrets. A host whose entry says `ok` at the wanted digest has nothing to do.
 
 Pure: reads nothing but its arguments.
 """

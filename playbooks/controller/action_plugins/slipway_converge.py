@@ -1,10 +1,10 @@
 """Bring one host to its wanted state: the controller's half of `slipway_node.py`.
 
-It asks the provider, over the socket in SLIPWAY_BROKER, what the host should be; reads the host's manifest; and unless that is
-at the wanted digest already sends the bundles the host lacks and starts the run, relaying JSON lines between the two until
-the result is there. All of it goes through the SSH connection that Ansible set up, each step a channel of its own.
-Secrets pass through this process's memory only: no file, no argument, no variable of Ansible.
-"""
+It asks the provider, over the socket in SLIPWAY_BROKER, what the host should be; reads the host's manifest; and
+unless that is at the wanted digest already sends the bundles the host lacks and starts the run, relaying JSON lines
+between the two until the result is there. All of it goes through the SSH connection that Ansible set up, each step a
+channel of its own. Secrets pass through this process's memory only: no file, no argument, no variable of Ansible.
+""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ConvergeError(Exception):
     """The host was not converged; the message is one line."""
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc]
     """`slipway_converge: {}`: everything it needs comes from the provider."""
 
     _supports_check_mode = True
@@ -85,7 +85,14 @@ class ActionModule(ActionBase):
         must_run = inputs.get("force") or inputs.get("check")
         if not must_run and entry.get("result") == "ok" and entry.get("digest") == inputs["digest"]:
             provider.send({"event": "state", "state": "unchanged"})
-            return {"event": "result", "ok": True, "changed": 0, "digest": inputs["digest"], "manifest": entry, "unchanged": True}
+            return {
+                "event": "result",
+                "ok": True,
+                "changed": 0,
+                "digest": inputs["digest"],
+                "manifest": entry,
+                "unchanged": True,
+            }
         for bundle in inputs["bundles"].values():
             if bundle["digest"] not in bundles:
                 provider.send({"event": "state", "state": "sending"})
@@ -103,7 +110,7 @@ class ActionModule(ActionBase):
         return manifest, set(rest.split())
 
     def _send_bundle(self, bundle: dict[str, str]) -> None:
-        with open(bundle["path"], "rb") as archive:  # noqa: PTH123 - a plain file for a child's stdin
+        with open(bundle["path"], "rb") as archive:
             self._on_host(UNPACK.replace("DIGEST", bundle["digest"]), stdin=archive)
 
     def _run(self, provider: Provider, inputs: Line) -> Line:
@@ -119,10 +126,14 @@ class ActionModule(ActionBase):
         if result is not None:
             return result
         if status == SSH_FAILED:
-            raise AnsibleConnectionFailure(f"connection lost during the run: {complaint() or 'no reason given'}; the host goes on by itself")
-        raise ConvergeError(f"the run on the host ended without a result (status {status}): {complaint() or 'no reason given'}")
+            raise AnsibleConnectionFailure(
+                f"connection lost during the run: {complaint() or 'no reason given'}; the host goes on by itself"
+            )
+        raise ConvergeError(
+            f"the run on the host ended without a result (status {status}): {complaint() or 'no reason given'}"
+        )
 
-    # -- SSH -------------------------------------------------------------------------------------------------------------
+    # -- SSH -----------------------------------------------------------------------------------------------------------
 
     def _on_host(self, script: str, stdin: Any = subprocess.DEVNULL) -> bytes:
         """Run a shell script on the host as root and return its output.
@@ -136,20 +147,25 @@ class ActionModule(ActionBase):
         if process.returncode == SSH_FAILED:
             raise AnsibleConnectionFailure(f"cannot connect: {complaint() or 'no reason given'}")
         if process.returncode != 0:
-            raise ConvergeError(f"the host could not be prepared (status {process.returncode}): {complaint() or 'no reason given'}")
+            raise ConvergeError(
+                f"the host could not be prepared (status {process.returncode}): {complaint() or 'no reason given'}"
+            )
         return bytes(output)
 
     @contextlib.contextmanager
     def _channel(self, script: str, stdin: Any) -> Iterator[tuple[subprocess.Popen[bytes], Any]]:
         """Start a script on the host in its own channel of the host's one connection.
 
-        Yields the process and a function that returns the last line of its stderr. That is a file and not a pipe: the first
-        channel leaves the shared connection behind as a process that keeps it open.
+        Yields the process and a function that returns the last line of its stderr. That is a file and not a pipe: the
+        first channel leaves the shared connection behind as a process that keeps it open.
         """
         command = self._ssh_command(script)
-        with tempfile.TemporaryFile() as errors, subprocess.Popen(
-            command, stdin=stdin, stdout=subprocess.PIPE, stderr=errors, start_new_session=False
-        ) as process:
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(
+                command, stdin=stdin, stdout=subprocess.PIPE, stderr=errors, start_new_session=False
+            ) as process,
+        ):
 
             def complaint() -> str:
                 errors.seek(0)
@@ -172,7 +188,9 @@ class ActionModule(ActionBase):
         remote = f"sh -c {shlex.quote(script)}"
         if user not in (None, "root"):
             remote = f"sudo -n -- {remote}"
-        return list(connection._build_command(connection.get_option("ssh_executable"), "ssh", "-T", connection.host, remote))
+        return list(
+            connection._build_command(connection.get_option("ssh_executable"), "ssh", "-T", connection.host, remote)
+        )
 
 
 class Provider:

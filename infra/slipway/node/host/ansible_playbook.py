@@ -1,23 +1,25 @@
 """`ansible-playbook` of the runtime bundle: `ansible_playbook.py RUNTIME_FOLDER ARGUMENTS…`.
 
-It starts in a third of the usual time: YAML that the bundle carries as JSON (see slim.py, which wrote it) goes to Python's
-JSON parser, and the Galaxy client, which Mitogen would import for its list of collections, stays out.
+It starts in a third of the usual time: YAML that the bundle carries as JSON (see slim.py, which wrote it) goes to
+Python's JSON parser, and the Galaxy client, which Mitogen would import for its list of collections, stays out.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import sys
 import types
+from typing import Any
 
 
-def main(runtime, arguments):
+def main(runtime: str, arguments: list[str]) -> None:
     """Run Ansible from the bundle; exits with its status."""
     sys.path.insert(0, runtime)
     for name in ("SLIPWAY_EVENTS_FD", "SLIPWAY_LOCK_FD"):
         # Kept open in forks of Ansible, so that a run counts as running until the last is gone, but not in programs
         # that tasks start: a daemon must not hold the lock of the run that started it.
-        if os.environ.get(name):
-            os.set_inheritable(int(os.environ[name]), False)
+        os.set_inheritable(int(os.environ[name]), False)
     leave_out_galaxy()
     read_json_as_json()
     from ansible.cli.playbook import main as ansible_playbook
@@ -25,21 +27,20 @@ def main(runtime, arguments):
     ansible_playbook(["ansible-playbook", *arguments])
 
 
-def leave_out_galaxy():
+def leave_out_galaxy() -> None:
     """Answer Mitogen's only use of the collection list: there are none here."""
     collections = types.ModuleType("ansible.collections.list")
-    collections.list_collections = lambda *_, **__: {}
-    collections.list_collection_dirs = lambda *_, **__: []
+    vars(collections).update(list_collections=lambda *_, **__: {}, list_collection_dirs=lambda *_, **__: [])
     sys.modules["ansible.collections.list"] = collections
 
 
-def read_json_as_json():
+def read_json_as_json() -> None:
     """Make yaml.load() use the JSON parser for text that is a JSON object, keeping the meaning of each loader."""
     import yaml
 
     load_yaml = yaml.load
 
-    def load(stream, Loader):  # noqa: N803 - PyYAML's name
+    def load(stream: Any, Loader: Any) -> Any:  # noqa: N803 - PyYAML's name
         text = stream if isinstance(stream, (str, bytes)) else stream.read()
         if text[:1] not in ("{", b"{"):
             return load_yaml(text, Loader=Loader)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ansible.playbook.handler import Handler
 from ansible.plugins.callback import CallbackBase
@@ -15,27 +17,27 @@ DIFF_LIMIT = 16_384
 MESSAGE_LIMIT = 500
 
 
-class CallbackModule(CallbackBase):
+class CallbackModule(CallbackBase):  # type: ignore[misc]
     """Events go to the pipe in SLIPWAY_EVENTS_FD; SLIPWAY_CANCEL names the file whose presence means stop.
 
-    Handlers that were notified and have not run are kept in the file SLIPWAY_PENDING, so that a run that was killed after
-    it changed a file does not lose the restart: the next run of the same playbook notifies them again.
+    Handlers that were notified and have not run are kept in the file SLIPWAY_PENDING, so that a run that was killed
+    after it changed a file does not lose the restart: the next run of the same playbook notifies them again.
     """
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "slipway"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._events = int(os.environ["SLIPWAY_EVENTS_FD"])
         self._cancel = os.environ["SLIPWAY_CANCEL"]
         self._pending = Pending(os.environ.get("SLIPWAY_PENDING", ""), os.environ["SLIPWAY_PLAYBOOK"])
-        self._play = None
+        self._play: Any = None
 
     # -- what Ansible calls ------------------------------------------------------------------------------------------
 
-    def v2_playbook_on_play_start(self, play):
+    def v2_playbook_on_play_start(self, play: Any) -> None:
         self._play = play
         self._emit({"event": "play", "name": play.get_name()})
         hosts = play.get_variable_manager()._inventory.get_hosts(play.hosts)
@@ -44,13 +46,13 @@ class CallbackModule(CallbackBase):
                 for host in hosts:
                     handler.notify_host(host)
 
-    def v2_playbook_on_task_start(self, task, is_conditional):
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         self._stop_if_asked()
 
-    def v2_playbook_on_handler_task_start(self, task):
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         self._stop_if_asked()
 
-    def v2_runner_on_ok(self, result):
+    def v2_runner_on_ok(self, result: Any) -> None:
         task = result.task
         if result.is_changed():
             names = [h.get_name() for h in handlers_of(self._play) if matches(h, task.notify or [])]
@@ -59,38 +61,38 @@ class CallbackModule(CallbackBase):
             self._pending.remove(task.get_name())
         self._task(result, "changed" if result.is_changed() else "ok")
 
-    def v2_runner_on_skipped(self, result):
+    def v2_runner_on_skipped(self, result: Any) -> None:
         if isinstance(result.task, Handler):
             self._pending.remove(result.task.get_name())
         self._task(result, "skipped")
 
-    def v2_runner_on_failed(self, result, ignore_errors=False):
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if ignore_errors:
             self._task(result, "ok")
         else:
             self._task(result, "failed", msg=message_of(result.result))
 
-    def v2_runner_on_unreachable(self, result):
+    def v2_runner_on_unreachable(self, result: Any) -> None:
         self._task(result, "failed", msg=message_of(result.result))
 
-    def v2_runner_retry(self, result):
+    def v2_runner_retry(self, result: Any) -> None:
         left = result.result.get("retries", 0) - result.result.get("attempts", 0)
         self._emit({"event": "waiting", **self._where(result.task), "left": left})
 
-    def v2_playbook_on_no_hosts_matched(self):
+    def v2_playbook_on_no_hosts_matched(self) -> None:
         self._emit({"event": "empty"})
 
-    def v2_playbook_on_stats(self, stats):
+    def v2_playbook_on_stats(self, stats: Any) -> None:
         self._emit({"event": "end"})
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _task(self, result, status, msg=None):
-        line = {"event": "task", **self._where(result.task), "status": status}
+    def _task(self, result: Any, status: str, msg: str | None = None) -> None:
+        line: dict[str, Any] = {"event": "task", **self._where(result.task), "status": status}
         if msg:
             line["msg"] = msg
         if status == "failed":
-            items = [each for each in result.result.get("results") or [] if isinstance(each, dict) and each.get("failed")]
+            items = [each for each in results_of(result.result) if each.get("failed")]
             if items:
                 line["item"] = str(items[0].get("_ansible_item_label", items[0].get("item", "")))[:200]
                 line["msg"] = message_of(items[0])
@@ -100,25 +102,22 @@ class CallbackModule(CallbackBase):
                 line["diff"] = diff
         self._emit(line)
 
-    def _where(self, task):
+    def _where(self, task: Any) -> dict[str, str]:
         role = task._role.get_name() if task._role else ""
         name = task.get_name(include_role_fqcn=False)
         return {"name": name.removeprefix(f"{role} : "), "role": role}
 
-    def _diff_of(self, result):
+    def _diff_of(self, result: Mapping[str, Any]) -> str:
         """Return the diffs of a result and of its items as text, capped."""
-        parts = []
-        for each in [result, *(r for r in result.get("results") or [] if isinstance(r, dict))]:
-            if each.get("diff") and not each.get("_ansible_no_log"):
-                parts.append(self._get_diff(each["diff"]))
-        text = "".join(parts).strip("\n")
+        shown = [each for each in (result, *results_of(result)) if each.get("diff") and not each.get("_ansible_no_log")]
+        text = "".join(self._get_diff(each["diff"]) for each in shown).strip("\n")
         return text if len(text) <= DIFF_LIMIT else text[:DIFF_LIMIT] + "\n… (cut)"
 
-    def _stop_if_asked(self):
+    def _stop_if_asked(self) -> None:
         if os.path.exists(self._cancel):
             raise KeyboardInterrupt
 
-    def _emit(self, line):
+    def _emit(self, line: Mapping[str, Any]) -> None:
         data = (json.dumps(line, default=str) + "\n").encode()
         try:
             while data:
@@ -132,9 +131,9 @@ class CallbackModule(CallbackBase):
 class Pending:
     """Names of handlers that were notified and have not run, in a file that survives the run: `{playbook: [name]}`."""
 
-    def __init__(self, path, playbook):
+    def __init__(self, path: str, playbook: str) -> None:
         self._path, self._playbook = path, playbook
-        self._all = {}
+        self._all: dict[str, list[str]] = {}
         if path and os.path.exists(path):
             try:
                 with open(path, encoding="utf-8") as file:
@@ -142,22 +141,24 @@ class Pending:
             except (OSError, ValueError):
                 self._all = {}  # torn by a crash of the disk; the tasks find what is wrong themselves
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self._all.get(self._playbook, [])
 
-    def add(self, names):
+    def add(self, names: Iterable[str]) -> None:
+        """Keep the names of handlers that were notified."""
         kept = self._all.setdefault(self._playbook, [])
         new = [name for name in names if name not in kept]
         if new:
             kept += new
             self._write()
 
-    def remove(self, name):
+    def remove(self, name: str) -> None:
+        """Forget a handler that has run or has nothing to do."""
         if name in self:
             self._all[self._playbook].remove(name)
             self._write()
 
-    def _write(self):
+    def _write(self) -> None:
         if not self._path:
             return  # a check run changes nothing
         new = f"{self._path}.new"
@@ -168,18 +169,23 @@ class Pending:
         os.replace(new, self._path)
 
 
-def handlers_of(play):
+def results_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the results of a loop's items."""
+    return [each for each in result.get("results") or [] if isinstance(each, dict)]
+
+
+def handlers_of(play: Any) -> list[Any]:
     """Return the handlers of a play and its roles."""
     return [handler for block in play.handlers for handler in block.block]
 
 
-def matches(handler, topics):
+def matches(handler: Any, topics: Iterable[str]) -> bool:
     """Return whether one of the notified topics means this handler, as Ansible decides it."""
     names = {handler.name, handler.get_name(include_role_fqcn=False), handler.get_name(include_role_fqcn=True)}
     return any(topic in names or topic in (handler.listen or []) for topic in topics)
 
 
-def message_of(result):
+def message_of(result: Mapping[str, Any]) -> str:
     """Return why a task failed, in one line."""
     message = str(result.get("msg") or result.get("reason") or result.get("censored") or "failed without a message")
     for error in result.get("argument_errors") or []:

@@ -1,0 +1,72 @@
+"""What a host says it is, against what it should be."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slipway.play import manifest
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+variables = st.dictionaries(st.text(max_size=5), values, max_size=4)
+
+
+def digest(**changes):
+    usual = {"content": "c", "release": "r", "variables": {"a": 1}, "secrets": {"s": "x"}}
+    return manifest.wanted_digest(**{**usual, **changes})
+
+
+@given(variables, variables)
+def test_the_wanted_digest_depends_on_values_and_not_on_order(one, other):
+    backwards = dict(reversed(one.items()))
+    assert digest(variables=one) == digest(variables=backwards)
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (digest(variables=one) == digest(variables=other)) == same
+
+
+@pytest.mark.parametrize(
+    "change", [{"content": "d"}, {"release": "s"}, {"variables": {}}, {"secrets": {"s": "y"}}, {"secrets": {}}]
+)
+def test_each_input_changes_the_wanted_digest(change):
+    assert digest(**change) != digest()
+
+
+def test_a_manifest_survives_the_way_from_the_host():
+    entry = {
+        "release": "r1",
+        "digest": "d1",
+        "result": "failed",
+        "reason": "etcd : Start: no",
+        "failed_task": "etcd : Start",
+        "changed": 3,
+        "roles": {"etcd": {"digest": "e1", "result": "failed", "changed": 3}},
+        "started": "2026-01-31T12:00:00Z",
+        "finished": None,
+        "seconds": 1.5,
+        "by": "me",
+    }
+    read = manifest.parse(json.dumps({"version": 1, "playbooks": {"etcd": entry}}))
+    assert read.playbooks["etcd"].roles["etcd"] == manifest.Role("e1", "failed", 3)
+    assert not read.is_at("etcd", "d1")
+    assert manifest.parse(json.dumps({"version": 1, "playbooks": {"etcd": {**entry, "result": "ok"}}})).is_at(
+        "etcd", "d1"
+    )
+    assert not read.is_at("apiserver", "d1")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"version":2,"playbooks":{}}', '{"version":1,"playbooks":{"a":{"digest":"x"}}}']
+)
+def test_what_is_no_manifest_is_refused_in_one_line(text):
+    with pytest.raises(manifest.ManifestError) as error:
+        manifest.parse(text)
+    assert "\n" not in str(error.value)
+
+
+def test_no_manifest_is_an_empty_one():
+    assert manifest.parse("\n") == manifest.Manifest()
