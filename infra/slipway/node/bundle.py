@@ -5,7 +5,7 @@
 
 A host keeps each bundle unpacked in `/var/lib/slipway/bundles/<digest>/`; a digest never changes its content, so a
 bundle is sent once. The archives are reproducible: sorted names, no times, no owners.
-""
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Two thirds of the start of `ansible-playbook` there is parsing YAML: its settings, its table of moved plugins, and the
 documentation inside every plugin it loads. JSON is YAML too, and Python's JSON parser is in C, so the bundle carries
 these texts as JSON; `host/ansible_playbook.py` hands them to that parser. What they say stays the same.
-""
+"""
 
 from __future__ import annotations
 

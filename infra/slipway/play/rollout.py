@@ -8,7 +8,7 @@ Pure: hosts in, waves out. Three modes:
 * `waves`: a canary, then waves that grow up to a limit, for node pools. Hosts that were never converged serve nobody
   yet and are no risk: they come along in the second wave. Waves do not mix failure domains, and a domain is finished
   before the next begins.
-""
+"""
 
 from __future__ import annotations
 

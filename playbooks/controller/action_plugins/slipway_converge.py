@@ -4,7 +4,7 @@ It asks the provider, over the socket in SLIPWAY_BROKER, what the host should be
 unless that is at the wanted digest already sends the bundles the host lacks and starts the run, relaying JSON lines
 between the two until the result is there. All of it goes through the SSH connection that Ansible set up, each step a
 channel of its own. Secrets pass through this process's memory only: no file, no argument, no variable of Ansible.
-""
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ the answer comes in as a line on stdin.
 
 When the controller goes away the run goes on to its end, except that a request that needs the controller fails. A
 later run takes over: it asks an abandoned run to stop at the end of its task.
-""
+"""
 
 from __future__ import annotations
 
