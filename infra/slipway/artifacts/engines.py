@@ -15,13 +15,14 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from slipway import paths
@@ -171,7 +172,7 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
         return engine
     place = folder(name, release)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(paths.locks() / f"engine-{name}.lock"):
+    with _held(name, progress):
         if engine := find(name, release):
             return engine
         for left in place.parent.glob(".partial-*"):  # of a run that was killed
@@ -200,7 +201,7 @@ def ensure_all(
     """
     wanted = sorted(names or release.components, key=lambda name: -COLD_SECONDS.get(name, 30))
     missing = [name for name in wanted if find(name, release) is None]
-    progress.waiting, progress.total = list(missing), len(missing)
+    progress.waiting, progress.total = [_label(name, release) for name in missing], len(missing)
     with ThreadPoolExecutor(max_workers=2) as workers:
         jobs = {workers.submit(ensure, name, release, progress, build=build): name for name in missing}
         done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
@@ -216,7 +217,7 @@ def _fill(name: str, release: Release, target: Path, progress: Progress, *, buil
     component = release.component(name)
     started = time.monotonic()
     reason = "asked for" if build else _why_not(component)
-    label = f"{name} {component.version}"
+    label = _label(name, release)
     sources: dict[str, str] = {}
     if reason is None:
         with progress.step(label, "downloading") as step:
@@ -255,6 +256,25 @@ def _fill(name: str, release: Release, target: Path, progress: Progress, *, buil
         files=described,
         seconds=round(time.monotonic() - started, 1),
     )
+
+
+@contextmanager
+def _held(name: str, progress: Progress) -> Iterator[None]:
+    """Hold the lock of one engine; say so when another run has it."""
+    lock = FileLock(paths.locks() / f"engine-{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        progress.say(f"{name}: another run is at it; waiting")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _label(name: str, release: Release) -> str:
+    return f"{name} {release.version(name)}"
 
 
 def _why_not(component: Component) -> str | None:

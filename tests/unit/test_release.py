@@ -1,0 +1,165 @@
+"""The release file: what it may say, and how mistakes are told."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slipway import paths, release
+from slipway.artifacts import gobuild
+
+LAB = paths.releases() / "lab.yaml"
+
+
+def write(folder: Path, change: object) -> Path:
+    """Write the lab's release, changed by a function, as `changed.yaml`."""
+    data = yaml.safe_load(LAB.read_text())
+    data["id"] = "changed"
+    change(data)  # type: ignore[operator]
+    (folder / "changed.yaml").write_text(yaml.safe_dump(data))
+    return folder
+
+
+def refused(folder: Path, change: object) -> list[str]:
+    """Return the lines with which a changed release is refused."""
+    with pytest.raises(release.ReleaseError) as caught:
+        release.load("changed", write(folder, change))
+    return str(caught.value).splitlines()
+
+
+def test_lab_release_loads() -> None:
+    lab = release.load("lab")
+    assert lab.version("kubernetes") == lab.component("kubernetes").version
+    assert lab.image("pause") == f"slipway.local/pause:{lab.version('pause')}"
+    assert lab.component("etcd").files() == ("etcd", "etcdctl", "etcdutl")
+    assert len(lab.digest()) == 64
+
+
+def test_comments_and_order_do_not_change_the_digest(tmp_path: Path) -> None:
+    def reverse(data: dict[str, object]) -> None:
+        data["components"] = dict(reversed(list(data["components"].items())))  # type: ignore[attr-defined]
+
+    plain = release.load("changed", write(tmp_path, lambda data: None)).digest()
+    assert release.load("changed", write(tmp_path, reverse)).digest() == plain
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(release.load("lab").components)))
+def test_any_changed_version_changes_the_digest(name: str) -> None:
+    lab = release.load("lab")
+    component = lab.components[name].model_copy(update={"version": "99.0.0"})
+    other = lab.model_copy(update={"components": {**lab.components, name: component}})
+    assert other.digest() != lab.digest()
+
+
+def test_unknown_key_gives_path_and_nearest(tmp_path: Path) -> None:
+    def misspell(data: dict[str, dict[str, dict[str, object]]]) -> None:
+        data["components"]["etcd"]["verison"] = data["components"]["etcd"].pop("version")
+
+    lines = refused(tmp_path, misspell)
+    assert any(re.search(r"changed\.yaml: components\.etcd\.verison: unknown key; nearest: version$", x) for x in lines)
+    assert any(line.endswith("components.etcd.version: missing") for line in lines)
+
+
+def test_unknown_key_deep_inside_a_list(tmp_path: Path) -> None:
+    def misspell(data: dict[str, dict[str, dict[str, list[dict[str, object]]]]]) -> None:
+        data["components"]["etcd"]["downloads"][0]["memebers"] = {}
+
+    assert refused(tmp_path, misspell)[0].endswith("downloads.0.memebers: unknown key; nearest: members")
+
+
+def test_version_that_yaml_takes_for_a_number(tmp_path: Path) -> None:
+    def number(data: dict[str, dict[str, dict[str, object]]]) -> None:
+        data["components"]["etcd"]["version"] = 3.6
+
+    (line,) = refused(tmp_path, number)
+    assert "components.etcd.version" in line
+    assert line.endswith("(put it in quotes)")
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+    def many(data: dict[str, dict[str, dict[str, object]]]) -> None:
+        data["components"]["etcd"]["version"] = "latest"
+        data["components"]["runc"]["downloads"] = [{"url": "ftp://x", "sha256": {"amd64": "short"}, "file": "runc"}]
+        data["toolchain"]["sums"] = {"amd64": "h1:no"}
+
+    lines = refused(tmp_path, many)
+    assert len(lines) == 4
+    assert all(line.count(": ") >= 2 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d["images"]["pause"].update(component="puase"), "nearest: pause"),
+        (lambda d: d["images"]["pause"].update(file="pauze"), "pause has no file 'pauze'; nearest: pause"),
+        (
+            lambda d: d["components"]["etcd"].pop("build") and d["components"]["etcd"].pop("downloads"),
+            "needs `downloads`",
+        ),
+        (lambda d: d["components"]["kubernetes"].pop("unverified"), "say why in `unverified`"),
+        (lambda d: d["components"]["etcd"]["downloads"][0].update(sha256={}), "needs sha256 or sha512"),
+        (lambda d: d.update(id="other"), "expected 'changed' like the file's name"),
+    ],
+)
+def test_what_does_not_fit_together(tmp_path: Path, change: object, said: str) -> None:
+    assert said in " ".join(refused(tmp_path, change))
+
+
+@pytest.mark.parametrize(("text", "said"), [("- a", "expected a mapping"), ("a: [", "not YAML"), ("", "NoneType")])
+def test_not_a_release(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "changed.yaml").write_text(text)
+    with pytest.raises(release.ReleaseError, match=said) as caught:
+        release.load("changed", tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_such_release_gives_nearest() -> None:
+    with pytest.raises(release.ReleaseError, match=r"no release 'lba'; nearest: lab; there are: "):
+        release.load("lba")
+
+
+def test_no_such_component_gives_nearest() -> None:
+    with pytest.raises(release.ReleaseError, match="nearest: containerd"):
+        release.load("lab").component("containred")
+
+
+def test_nothing_can_be_changed() -> None:
+    with pytest.raises(Exception, match="frozen"):
+        release.load("lab").toolchain.version = "1"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", sorted(release.load("lab").components))
+def test_recipes_agree_with_the_release(name: str) -> None:
+    """The version in go.mod, which is what gets built, is the one that the release says."""
+    build = release.load("lab").components[name].build
+    if build is None or build.module == ".":
+        return
+    required = dict(re.findall(r"^(?:require )?\s*(\S+) (v\S+)", gobuild.recipe_files(name)["go.mod"].decode(), re.M))
+    assert required[build.module] == build.version
+
+
+@pytest.mark.parametrize("name", sorted(release.load("lab").components))
+def test_recipes_pin_every_module_by_hash(name: str) -> None:
+    files = gobuild.recipe_files(name)
+    if b"require" not in files["go.mod"]:
+        return
+    assert b"h1:" in files["go.sum"]
+
+
+def test_bundle_is_what_is_installed() -> None:
+    for package, pinned in release.load("lab").bundle.packages.items():
+        assert version(package) == pinned
+
+
+def test_built_version_of_the_kubernetes_provider_is_the_python_package_s() -> None:
+    lab = release.load("lab")
+    build = lab.component("pulumi-kubernetes").build
+    assert build is not None
+    assert build.variables["main.version"] == lab.version("pulumi-kubernetes") == version("pulumi-kubernetes")
