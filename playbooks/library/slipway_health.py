@@ -21,14 +21,18 @@ short_description: Wait until a unit is healthy
 description:
   - Polls until the unit is active with no job pending and, where C(url) is given, the URL answers 200.
   - Never changes anything; in check mode it does not wait.
-  - On failure the message names the failing checks (lines that start with C([-])), else the state of the unit and the last line of its journal.
+  - On failure the message names the failing checks (lines that start with C([-])), else the unit's state, and the
+    last error in its journal.
 options:
   unit: {description: systemd unit that serves the URL., type: str, required: true}
   url: {description: http or https URL; the unit alone is looked at when empty., type: str}
   authority: {description: File with the authority that signed the server's certificate., type: path}
   certificate: {description: Client certificate file., type: path}
   key: {description: Client key file., type: path}
-  verify: {description: Check the server's certificate. May be false only for loopback addresses., type: bool, default: true}
+  verify:
+    description: Check the server's certificate. May be false only for loopback addresses.
+    type: bool
+    default: true
   seconds: {description: Deadline in seconds., type: int, default: 120}
 author: [Slipway]
 """
@@ -82,9 +86,12 @@ def unit_state(unit: str) -> tuple[str, str]:
 
 
 def last_words(unit: str) -> str:
-    """The last journal line of the unit that reports an error (klog E or F, JSON level error or fatal), else its last line; "" if none."""
+    """The unit's last journal line that reports an error, else its last line; "" if there is none."""
     out = subprocess.run(
-        ["journalctl", "--unit", unit, "--lines", "40", "--output", "cat", "--no-pager"], capture_output=True, text=True, check=False
+        ["journalctl", "--unit", unit, "--lines", "40", "--output", "cat", "--no-pager"],
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout
     lines = [line.strip() for line in out.splitlines() if line.strip()]
     errors = [line for line in lines if is_error(line)]
@@ -150,7 +157,9 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=False, seconds=0.0)
     try:
-        tls = context(module.params["authority"], module.params["certificate"], module.params["key"], module.params["verify"])
+        tls = context(
+            module.params["authority"], module.params["certificate"], module.params["key"], module.params["verify"]
+        )
     except OSError as error:
         module.fail_json(msg=f"{unit}: the files to check {url} with cannot be read: {error}")
     begin = time.monotonic()
@@ -165,7 +174,9 @@ def main() -> None:
         time.sleep(POLL_SECONDS)
     words = last_words(unit)
     said = f"; it last said: {words}" if words else ""
-    module.fail_json(msg=f"{unit} is not healthy after {waited:.0f} s: {answer.reason}{said} (see: journalctl -u {unit})")
+    module.fail_json(
+        msg=f"{unit} is not healthy after {waited:.0f} s: {answer.reason}{said} (see: journalctl -u {unit})"
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: keep systemd units enabled and running, or restart them; tells the truth in check mode about units not yet written."""
+"""Ansible module: keep systemd units running, or restart them; in check mode right about units not yet there."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ DOCUMENTATION = r"""
 module: slipway_unit
 short_description: Keep systemd units enabled and running
 description:
-  - Like M(ansible.builtin.systemd_service) for several units in one task. In check mode a unit whose file would be written by an earlier task
-    counts as a change instead of an error.
+  - Like M(ansible.builtin.systemd_service) for several units in one task. In check mode a unit whose file an earlier
+    task would write counts as a change instead of an error.
   - Unit files are read anew (daemon-reload) when systemd says that they changed.
   - Does not wait until a unit is up; M(slipway_health) does, and says what is wrong.
 options:
@@ -31,7 +31,7 @@ EXAMPLES = r"""
   slipway_unit: {names: [etcd], state: restarted}
 """
 RETURN = r"""
-changed_units: {description: Units that were (would be) enabled, disabled, started, restarted or stopped., returned: always, type: list}
+changed_units: {description: Units that were (would be) changed in any way., returned: always, type: list}
 """
 
 RUNNING = {"active", "activating", "reloading"}

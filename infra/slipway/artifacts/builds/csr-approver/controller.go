@@ -38,7 +38,7 @@ func run(ctx context.Context, client kubernetes.Interface, allowed []netip.Prefi
 		client:  client,
 		allowed: allowed,
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, 30*time.Second)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 5*time.Second)),
 		lister: requests.Lister(),
 		now:    time.Now,
 	}
