@@ -127,17 +127,22 @@ def destroy(name: str) -> None:
 
 
 def name_servers() -> list[str]:
-    """Return the machine's name servers as hosts can reach them: none that listens on a loopback address only."""
+    """Return the machine's name servers that hosts can reach; none is a machine without any."""
     for source in ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf"):
         try:
-            lines = Path(source).read_text().splitlines()
+            text = Path(source).read_text()
         except OSError:
             continue
-        servers = [words[1] for line in lines if (words := line.split())[:1] == ["nameserver"] and len(words) > 1]
-        usable = [server for server in servers if not ipaddress.ip_address(server.split("%")[0]).is_loopback]
-        if usable := [server for server in usable if ":" not in server]:  # the lab network has IPv4 only
-            return usable[:3]
+        if servers := usable_servers(text):
+            return servers
     return []
+
+
+def usable_servers(resolv_conf: str) -> list[str]:
+    """Return at most three name servers: none on a loopback address, which is each host's own, and IPv4 only."""
+    servers = [words[1] for line in resolv_conf.splitlines() if (words := line.split())[:1] == ["nameserver"]]
+    addresses = [server for server in servers if ":" not in server]
+    return [server for server in addresses if not ipaddress.ip_address(server).is_loopback][:3]
 
 
 def _state(spec: NetworkSpec) -> NetworkState:
@@ -158,6 +163,12 @@ def _check_free(spec: NetworkSpec) -> None:
         if ipaddress.ip_network(route["dst"], strict=False).overlaps(spec.cidr):
             raise LabError(
                 f"lab network {spec.name}: {spec.cidr} overlaps {route['dst']} on {route.get('dev')} of this machine; "
+                "choose another in the stack file: network.hosts"
+            )
+    for server in name_servers():
+        if ipaddress.ip_address(server) in spec.cidr:
+            raise LabError(
+                f"lab network {spec.name}: {spec.cidr} hides this machine's name server {server}; "
                 "choose another in the stack file: network.hosts"
             )
     alias = Path(f"/sys/class/net/{spec.bridge}/ifalias")
