@@ -5,18 +5,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shlex
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from slipway import paths
 from slipway.artifacts import engines
 from slipway.release import Release
 
-ON_PATH = ("pulumi", "pulumi-language-python", "kubernetes", "etcd")
-"""Engines whose programs a user types, or Pulumi looks for, by name."""
+PROGRAMS = {
+    "pulumi": ("pulumi",),
+    "pulumi-language-python": (
+        "pulumi-language-python",
+        "pulumi-language-python-exec",
+        "pulumi-resource-pulumi-python",
+    ),
+    "kubernetes": ("kubectl",),
+    "etcd": ("etcdctl", "etcdutl"),
+}
+"""What a user types, or Pulumi looks for, by name: engine and files."""
 
 UNSET = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "PULUMI_STACK", "VIRTUAL_ENV", "PYTHONHOME")
 """Variables of other set-ups that would win over ours."""
@@ -29,7 +41,7 @@ def variables(release: Release, path: str) -> dict[str, str]:
         release: decides which engines come first on PATH.
         path: PATH as it is now; folders of earlier calls are taken out.
     """
-    ours = [str(Path(sys.prefix) / "bin"), *(str(engines.folder(name, release)) for name in ON_PATH)]
+    ours = [str(Path(sys.prefix) / "bin"), str(programs(release))]
     cache = f"{paths.cache()}/"
     others = [folder for folder in path.split(os.pathsep) if folder and not folder.startswith(cache)]
     return {
@@ -63,12 +75,22 @@ def exports(release: Release) -> str:
     return "\n".join([f"unset {' '.join(UNSET)}", *lines])
 
 
+def programs(release: Release) -> Path:
+    """Return the folder for PATH, with the programs of a release side by side."""
+    sources = [str(engines.folder(name, release)) for name in PROGRAMS]
+    return paths.cache() / "programs" / hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
+
+
 def prepare(release: Release) -> None:
-    """Make the folders of state, the passphrase (once), and the link by which Pulumi finds the Kubernetes provider."""
+    """Make the folders of state, the passphrase (once), and the places where Pulumi finds its parts.
+
+    The engines must be there.
+    """
     paths.home().mkdir(parents=True, exist_ok=True)
     for folder in (paths.state(), paths.pulumi_home()):
         folder.mkdir(mode=0o700, exist_ok=True)
     _make_passphrase(paths.passphrase())
+    _make_programs(release)
     name = "pulumi-kubernetes"
     plugin = paths.pulumi_home() / "plugins" / f"resource-kubernetes-v{release.version(name)}"
     plugin.mkdir(parents=True, exist_ok=True)
@@ -78,6 +100,30 @@ def prepare(release: Release) -> None:
         fresh = program.with_name(f".{program.name}.{os.getpid()}")
         fresh.symlink_to(wanted)
         fresh.rename(program)
+
+
+def _make_programs(release: Release) -> None:
+    """Put the programs into one folder, as hard links where the file system can.
+
+    Pulumi takes a language host that lies beside its own file without a word, and warns of one from elsewhere.
+    """
+    place = programs(release)
+    if place.is_dir():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=place.parent))
+    for name, files in PROGRAMS.items():
+        for file in files:
+            source = engines.folder(name, release) / file
+            try:
+                os.link(source, partial / file)
+            except OSError:
+                shutil.copy2(source, partial / file)
+    partial.chmod(0o755)
+    try:
+        partial.rename(place)
+    except OSError:  # another run was first
+        shutil.rmtree(partial)
 
 
 def _make_passphrase(path: Path) -> None:
