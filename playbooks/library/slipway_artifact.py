@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from typing import IO, Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import SlipwayError, link_atomic
@@ -21,7 +21,8 @@ module: slipway_artifact
 short_description: Install pinned programs under /opt/slipway and link them
 description:
   - Fetches each source once, checks its sha256, installs to C(<root>/<component>/<version>/<name>) and links the names.
-  - A stamp beside the files makes a run that finds everything in place cost a few stat calls; a file that was touched is hashed again.
+  - A stamp beside the files makes a run that finds everything in place cost a few stat calls; a file that was touched
+    is hashed again.
   - Versions other than the wanted one and the one used before it are removed when something is installed.
 options:
   component: {description: Name of the component., type: str, required: true}
@@ -35,7 +36,9 @@ options:
       name: {description: File name in the version's folder., type: str, required: true}
       source: {description: "Where it comes from: C(file:///), C(http://) or C(https://)", type: str, required: true}
       sha256: {description: Digest of the source., type: str, required: true}
-      member: {description: Path inside the source when that is a tar archive; the source itself is the file when left out., type: str}
+      member:
+        description: Path inside the source when that is a tar archive; the source itself is the file when left out.
+        type: str
       mode: {description: Octal mode., type: str, default: "0755"}
   links:
     description: Where a name is linked; an empty string means nowhere. Names left out are linked in O(link_directory).
@@ -72,7 +75,7 @@ CHUNK = 1 << 20
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 60
 
-Stamp = Dict[str, Dict[str, Any]]
+Stamp = dict[str, dict[str, Any]]
 
 
 def hash_file(path: str) -> str:
@@ -102,7 +105,7 @@ def write_stamp(directory: str, stamp: Stamp) -> None:
     os.replace(temporary, os.path.join(directory, STAMP))
 
 
-def is_current(path: str, wanted: Dict[str, Any], stamped: Optional[Dict[str, Any]]) -> bool:
+def is_current(path: str, wanted: dict[str, Any], stamped: dict[str, Any] | None) -> bool:
     """Whether the file at ``path`` is what ``wanted`` asks for, by the stamp; hashes only a file that was touched."""
     if not stamped or (stamped.get("source_sha256"), stamped.get("member")) != (wanted["sha256"], wanted["member"]):
         return False
@@ -117,33 +120,43 @@ def is_current(path: str, wanted: Dict[str, Any], stamped: Optional[Dict[str, An
     return hash_file(path) == stamped.get("sha256")
 
 
-def open_source(source: str) -> IO[bytes]:
+def open_source(source: str) -> Any:
     """Open a source for reading; one line tells what failed."""
     if not source.startswith(("file:///", "http://", "https://")):
         raise SlipwayError(f"{source}: expected file:///, http:// or https://")
-    request = urllib.request.Request(source, headers={"User-Agent": "slipway"})
-    opened: IO[bytes] = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
-    return opened
+    request = urllib.request.Request(source, headers={"User-Agent": "slipway"})  # noqa: S310 checked above
+    return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # noqa: S310 checked above
 
 
 def fetch(source: str, sha256: str, target: str) -> None:
-    """Copy ``source`` to ``target``, checked against ``sha256``. A broken transfer is tried again, a wrong digest is not."""
+    """Copy ``source`` to ``target``, checked against ``sha256``.
+
+    A broken transfer is tried again, a wrong digest is not.
+    """
     for attempt in range(1, ATTEMPTS + 1):
         digest = hashlib.sha256()
         try:
             with open_source(source) as reader, open(target, "wb") as writer:
+                expected = int(reader.headers.get("Content-Length") or -1)
                 for chunk in iter(lambda: reader.read(CHUNK), b""):
                     digest.update(chunk)
                     writer.write(chunk)
+                # A connection that ends early looks like the end of the file.
+                if expected not in (-1, writer.tell()):
+                    raise OSError(f"ended after {writer.tell()} of {expected} bytes")
             break
         except (OSError, urllib.error.URLError) as error:
             # A missing file or a clear "no" of the server does not get better by asking again.
-            permanent = source.startswith("file:") or (isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500)
+            permanent = source.startswith("file:") or (
+                isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500
+            )
             if permanent or attempt == ATTEMPTS:
                 raise SlipwayError(f"{source}: cannot be fetched ({error})") from None
             time.sleep(2**attempt)
     if digest.hexdigest() != sha256:
-        raise SlipwayError(f"{source}: sha256 is {digest.hexdigest()}, expected {sha256}; the release file or the source is wrong")
+        raise SlipwayError(
+            f"{source}: sha256 is {digest.hexdigest()}, expected {sha256}; the release file or the source is wrong"
+        )
 
 
 def extract(archive: str, member: str, target: str, source: str) -> None:
@@ -154,17 +167,19 @@ def extract(archive: str, member: str, target: str, source: str) -> None:
             found = names.get(member.lstrip("./"))
             reader = tar.extractfile(found) if found is not None else None
             if reader is None:
-                raise SlipwayError(f"{source}: holds no file {member}; expected one of {', '.join(sorted(names)[:8])} …")
+                raise SlipwayError(
+                    f"{source}: holds no file {member}; expected one of {', '.join(sorted(names)[:8])} …"
+                )
             with reader, open(target, "wb") as writer:
                 shutil.copyfileobj(reader, writer, CHUNK)
     except tarfile.TarError as error:
         raise SlipwayError(f"{source}: not a tar archive ({error})") from None
 
 
-def install(directory: str, files: List[Dict[str, Any]], stamp: Stamp) -> None:
+def install(directory: str, files: list[dict[str, Any]], stamp: Stamp) -> None:
     """Fetch and put in place ``files``; ``stamp`` gains what was installed. Each source is fetched once."""
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    sources: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+    sources: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for wanted in files:
         sources.setdefault((wanted["source"], wanted["sha256"]), []).append(wanted)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as scratch:
@@ -196,7 +211,7 @@ def install(directory: str, files: List[Dict[str, Any]], stamp: Stamp) -> None:
     write_stamp(directory, stamp)
 
 
-def wanted_links(params: Dict[str, Any], directory: str) -> Dict[str, str]:
+def wanted_links(params: dict[str, Any], directory: str) -> dict[str, str]:
     """Link → target for every name that is linked."""
     links = {}
     for wanted in params["files"]:
@@ -207,7 +222,7 @@ def wanted_links(params: Dict[str, Any], directory: str) -> Dict[str, str]:
     return links
 
 
-def current_link(link: str) -> Optional[str]:
+def current_link(link: str) -> str | None:
     """Where a link leads, None when there is none. Raises SlipwayError on anything that is not a link."""
     if not os.path.lexists(link):
         return None
@@ -216,7 +231,7 @@ def current_link(link: str) -> Optional[str]:
     return os.readlink(link)
 
 
-def prune(component_directory: str, version: str, keep: int) -> List[str]:
+def prune(component_directory: str, version: str, keep: int) -> list[str]:
     """Remove all but the ``keep`` versions used last; only folders with a stamp are ours."""
     stamped = []
     for name in os.listdir(component_directory):
@@ -229,16 +244,20 @@ def prune(component_directory: str, version: str, keep: int) -> List[str]:
     return removed
 
 
-def run(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
+def run(params: dict[str, Any], check: bool) -> dict[str, Any]:
     """Do the work; returns the module's result."""
     component_directory = os.path.join(params["root"], params["component"])
     directory = os.path.join(component_directory, params["version"])
     stamp = read_stamp(directory)
-    missing = [wanted for wanted in params["files"] if not is_current(os.path.join(directory, wanted["name"]), wanted, stamp.get(wanted["name"]))]
+    missing = [
+        wanted
+        for wanted in params["files"]
+        if not is_current(os.path.join(directory, wanted["name"]), wanted, stamp.get(wanted["name"]))
+    ]
     before = {link: current_link(link) for link in wanted_links(params, directory)}
     after = wanted_links(params, directory)
     to_link = {link: target for link, target in after.items() if before[link] != target}
-    removed: List[str] = []
+    removed: list[str] = []
     if not check:
         if missing:
             install(directory, missing, stamp)

@@ -6,7 +6,7 @@ run, a certificate comes back. The host's ``openssl`` does the cryptography, key
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import json
 import os
@@ -14,7 +14,8 @@ import re
 import socket
 import subprocess
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import (
@@ -30,9 +31,11 @@ DOCUMENTATION = r"""
 module: slipway_certificates
 short_description: Keep the authorities, keys and certificates of a host right
 description:
-  - Writes C(<directory>/authorities/<authority>.crt) (0644) and, for each certificate, C(<directory>/<name>.crt) (0644) and
+  - Writes C(<directory>/authorities/<authority>.crt) (0644) and, for each certificate, C(<directory>/<name>.crt)
+    (0644) and
     C(<directory>/<name>.key) (0600), both owned by the service's user.
-  - Makes a new P-256 key and has it signed when the certificate is missing, unreadable, near its end, signed by another authority, does not
+  - Makes a new P-256 key and has it signed when the certificate is missing, unreadable, near its end, signed by
+    another authority, does not
     belong to its key, or carries other names or usages than wanted.
   - Signing goes through the broker's socket. A run that has nothing to renew needs no broker.
 options:
@@ -46,7 +49,10 @@ options:
     elements: dict
     default: []
     suboptions:
-      name: {description: "Path below O(directory) without ending, for example V(etcd/server)", type: str, required: true}
+      name:
+        description: "Path below O(directory) without ending, for example V(etcd/server)"
+        type: str
+        required: true
       authority: {description: Name of the authority that signs it., type: str, required: true}
       common_name: {description: Subject CN., type: str, required: true}
       organizations: {description: Subject O., type: list, elements: str, default: []}
@@ -87,7 +93,7 @@ reasons: {description: Name to the reason why the certificate was (would be) mad
 """
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
-# What may stand in a subject or DNS name: the request's text is an openssl configuration, where other signs have a meaning.
+# What may stand in a subject or DNS name: the request is an openssl configuration, where other signs have a meaning.
 TEXT = re.compile(r"[A-Za-z0-9*][A-Za-z0-9 ._:@*/-]*")
 USAGES = {"server": "serverAuth", "client": "clientAuth"}
 USAGE_TEXTS = {"TLS Web Server Authentication": "server", "TLS Web Client Authentication": "client"}
@@ -97,11 +103,11 @@ class Certificate(NamedTuple):
     """What an installed certificate says."""
 
     common_name: str
-    organizations: Set[str]
-    names: Set[str]
-    usages: Set[str]
-    not_before: datetime.datetime
-    not_after: datetime.datetime
+    organizations: set[str]
+    names: set[str]
+    usages: set[str]
+    not_before: dt.datetime
+    not_after: dt.datetime
     public_key: str
 
 
@@ -117,20 +123,20 @@ def openssl(*arguments: str, stdin: bytes = b"") -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def parse_time(text: str) -> datetime.datetime:
+def parse_time(text: str) -> dt.datetime:
     """'Nov 30 20:40:00 2027 GMT' as a time in UTC, whatever the locale."""
-    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     month, day, clock, year = text.split()[:4]
     hour, minute, second = (int(part) for part in clock.split(":"))
-    return datetime.datetime(int(year), months.index(month) + 1, int(day), hour, minute, second, tzinfo=datetime.timezone.utc)
+    return dt.datetime(int(year), months.index(month) + 1, int(day), hour, minute, second, tzinfo=dt.timezone.utc)
 
 
 def parse_certificate(text: str) -> Certificate:
     """Read what ``openssl x509 -subject -dates -ext … -pubkey`` prints."""
     common_name = ""
-    organizations: Set[str] = set()
-    names: Set[str] = set()
-    usages: Set[str] = set()
+    organizations: set[str] = set()
+    names: set[str] = set()
+    usages: set[str] = set()
     for line in text.splitlines():
         key, found, value = (part.strip() for part in line.partition("="))
         if found and key == "commonName":
@@ -148,7 +154,15 @@ def parse_certificate(text: str) -> Certificate:
     public_key = re.search(r"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", text, re.DOTALL)
     if len(dates) != 2 or public_key is None:
         raise SlipwayError("unreadable certificate")
-    return Certificate(common_name, organizations, names, usages, parse_time(dates["notBefore"]), parse_time(dates["notAfter"]), public_key.group(0))
+    return Certificate(
+        common_name,
+        organizations,
+        names,
+        usages,
+        parse_time(dates["notBefore"]),
+        parse_time(dates["notAfter"]),
+        public_key.group(0),
+    )
 
 
 def read_certificate(path: str) -> Certificate:
@@ -157,12 +171,14 @@ def read_certificate(path: str) -> Certificate:
     return parse_certificate(openssl("x509", "-in", path, "-noout", *shown))
 
 
-def wanted_names(entry: Dict[str, Any]) -> Set[str]:
+def wanted_names(entry: dict[str, Any]) -> set[str]:
     """DNS names and addresses of a wanted certificate in one normal form."""
     return set(entry["dns_names"]) | {str(ipaddress.ip_address(address)) for address in entry["ip_addresses"]}
 
 
-def renewal_reason(entry: Dict[str, Any], certificate_path: str, key_path: str, authority_path: str, now: datetime.datetime) -> Optional[str]:
+def renewal_reason(
+    entry: dict[str, Any], certificate_path: str, key_path: str, authority_path: str, now: dt.datetime
+) -> str | None:
     """Why the certificate has to be made new, None when it is right."""
     if not os.path.isfile(certificate_path) or not os.path.isfile(key_path):
         return "missing"
@@ -178,7 +194,7 @@ def renewal_reason(entry: Dict[str, Any], certificate_path: str, key_path: str, 
         return "other names are wanted"
     if found.usages != set(entry["usages"]):
         return "other usages are wanted"
-    window = min(datetime.timedelta(days=entry["renew_before_days"]), (found.not_after - found.not_before) / 3)
+    window = min(dt.timedelta(days=entry["renew_before_days"]), (found.not_after - found.not_before) / 3)
     if now > found.not_after - window:
         return f"ends {found.not_after:%Y-%m-%d}"
     try:
@@ -193,9 +209,11 @@ def verify(certificate_path: str, authority_path: str) -> None:
     openssl("verify", "-no-CApath", "-no-CAstore", "-partial_chain", "-CAfile", authority_path, certificate_path)
 
 
-def request_configuration(entry: Dict[str, Any]) -> str:
+def request_configuration(entry: dict[str, Any]) -> str:
     """The openssl configuration of a signing request."""
-    subject = [f"{index}.O = {name}" for index, name in enumerate(entry["organizations"])] + [f"CN = {entry['common_name']}"]
+    subject = [f"{index}.O = {name}" for index, name in enumerate(entry["organizations"])] + [
+        f"CN = {entry['common_name']}"
+    ]
     names = [f"DNS.{index} = {name}" for index, name in enumerate(entry["dns_names"])]
     names += [f"IP.{index} = {address}" for index, address in enumerate(entry["ip_addresses"])]
     extensions = ["basicConstraints = critical, CA:FALSE", "keyUsage = critical, digitalSignature"]
@@ -211,7 +229,7 @@ def request_configuration(entry: Dict[str, Any]) -> str:
     return "\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in sections.items()) + "\n"
 
 
-def ask_broker(path: str, request: Dict[str, str], timeout: int) -> Dict[str, Any]:
+def ask_broker(path: str, request: dict[str, str], timeout: int) -> dict[str, Any]:
     """One JSON line to the broker, one back. Raises SlipwayError when there is no broker or it says no."""
     what = f"certificate {request['name']}"
     try:
@@ -222,7 +240,9 @@ def ask_broker(path: str, request: Dict[str, str], timeout: int) -> Dict[str, An
             with connection.makefile("rb") as reader:
                 line = reader.readline()
     except (FileNotFoundError, ConnectionRefusedError):
-        raise SlipwayError(f"{what}: no controller is connected (nothing listens on {path}); run it through `slipway up`") from None
+        raise SlipwayError(
+            f"{what}: no controller is connected (nothing listens on {path}); run it through `slipway up`"
+        ) from None
     except socket.timeout:
         raise SlipwayError(f"{what}: the controller did not answer within {timeout} s") from None
     except OSError as error:
@@ -237,7 +257,7 @@ def ask_broker(path: str, request: Dict[str, str], timeout: int) -> Dict[str, An
     return answer
 
 
-def make(entry: Dict[str, Any], authority_path: str, params: Dict[str, Any], scratch: str) -> Dict[str, bytes]:
+def make(entry: dict[str, Any], authority_path: str, params: dict[str, Any], scratch: str) -> dict[str, bytes]:
     """A new key and its signed certificate, checked, as {"key": …, "crt": …}."""
     key_path = os.path.join(scratch, "key")
     # The scratch folder has mode 0700, and openssl makes key files with 0600.
@@ -252,29 +272,32 @@ def make(entry: Dict[str, Any], authority_path: str, params: Dict[str, Any], scr
     certificate_path = os.path.join(scratch, "crt")
     with open(certificate_path, "wb") as file:
         file.write(signed)
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = dt.datetime.now(dt.timezone.utc)
     reason = renewal_reason(entry, certificate_path, key_path, authority_path, now)
     if reason is not None:
-        raise SlipwayError(f"certificate {entry['name']}: what the controller signed is not what was asked for: {reason}")
+        raise SlipwayError(
+            f"certificate {entry['name']}: what the controller signed is not what was asked for: {reason}"
+        )
     with open(key_path, "rb") as file:
         return {"key": file.read(), "crt": signed}
 
 
-def check_entry(entry: Dict[str, Any], authorities: Sequence[str]) -> None:
+def check_entry(entry: dict[str, Any], authorities: Sequence[str]) -> None:
     """Raises SlipwayError when an entry cannot be asked for."""
     where = f"certificate {entry['name']}"
     if not NAME.fullmatch(entry["name"]) or entry["name"].startswith("authorities/"):
         raise SlipwayError(f"{where}: expected a name such as 'etcd/server'")
     if entry["authority"] not in authorities:
-        raise SlipwayError(f"{where}: authority {entry['authority']!r} is not among {', '.join(sorted(authorities)) or '(none)'}")
+        raise SlipwayError(
+            f"{where}: authority {entry['authority']!r} is not among {', '.join(sorted(authorities)) or '(none)'}"
+        )
     for text in [entry["common_name"], *entry["organizations"], *entry["dns_names"]]:
         if not TEXT.fullmatch(text):
             raise SlipwayError(f"{where}: {text!r} has signs that are not allowed in a subject or DNS name")
-    for address in entry["ip_addresses"]:
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
-            raise SlipwayError(f"{where}: {address!r} is not an address") from None
+    try:
+        wanted_names(entry)
+    except ValueError as error:
+        raise SlipwayError(f"{where}: {error}") from None
     if not entry["usages"]:
         raise SlipwayError(f"{where}: expected usages server, client or both")
 
@@ -284,17 +307,17 @@ class Files:
 
     def __init__(self, check: bool) -> None:
         self.check = check
-        self.changed: List[str] = []
+        self.changed: list[str] = []
 
     def directory(self, path: str) -> None:
         """A folder everyone may enter."""
-        if not os.path.isdir(path):
+        if not os.path.isdir(path) and path not in self.changed:
             self.changed.append(path)
             if not self.check:
                 os.makedirs(path, mode=0o755, exist_ok=True)
-                os.chmod(path, 0o755)
+                os.chmod(path, 0o755)  # noqa: S103 certificates are public
 
-    def write(self, path: str, data: bytes, owner: str, group: Optional[str], mode: str) -> bool:
+    def write(self, path: str, data: bytes, owner: str, group: str | None, mode: str) -> bool:
         """A file with this content; returns whether the content changed."""
         if read_if_present(path) == data:
             self.own(path, owner, group, mode)
@@ -304,7 +327,7 @@ class Files:
             write_atomic(path, data, attributes(owner, group, mode))
         return True
 
-    def own(self, path: str, owner: str, group: Optional[str], mode: str) -> None:
+    def own(self, path: str, owner: str, group: str | None, mode: str) -> None:
         """Owner and mode of a file that is there."""
         wanted = attributes(owner, group, mode, self.check)
         if attributes_differ(path, wanted):
@@ -313,13 +336,13 @@ class Files:
                 set_attributes(path, wanted)
 
 
-def run(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
+def run(params: dict[str, Any], check: bool) -> dict[str, Any]:
     """Do the work; returns the module's result."""
     directory = params["directory"]
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = dt.datetime.now(dt.timezone.utc)
     files = Files(check)
-    changed_authorities: List[str] = []
-    reasons: Dict[str, str] = {}
+    changed_authorities: list[str] = []
+    reasons: dict[str, str] = {}
     for entry in params["certificates"]:
         check_entry(entry, list(params["authorities"]))
 

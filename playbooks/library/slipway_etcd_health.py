@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import SlipwayError
@@ -18,8 +18,10 @@ DOCUMENTATION = r"""
 module: slipway_etcd_health
 short_description: Wait until the etcd member of this host serves, or say which member is missing
 description:
-  - Asks the member's metrics listener until it is ready - the unit has no job pending, the cluster has a leader and answers a linearizable read.
-  - After the deadline it fails with one line that names the members whose peer port does not answer, or else what the unit last said.
+  - Asks the member's metrics listener until it is ready - the unit has no job pending, the cluster has a leader
+    and answers a linearizable read.
+  - After the deadline it fails with one line that names the members whose peer port does not answer, or else what
+    the unit last said.
   - Changes nothing. Returns at once in check mode.
 options:
   name: {description: Name of this host's member., type: str, required: true}
@@ -53,10 +55,10 @@ POLL_SECONDS = 0.3
 REQUEST_SECONDS = 5.0
 
 
-def not_ready(url: str) -> Optional[str]:
+def not_ready(url: str) -> str | None:
     """None when the member says it is ready, else why not."""
     try:
-        with urllib.request.urlopen(url, timeout=REQUEST_SECONDS):
+        with urllib.request.urlopen(url, timeout=REQUEST_SECONDS):  # noqa: S310 from the role
             return None
     except urllib.error.HTTPError as error:
         failing = [line for line in error.read().decode("utf-8", "replace").splitlines() if line.startswith("[-]")]
@@ -65,7 +67,7 @@ def not_ready(url: str) -> Optional[str]:
         return str(getattr(error, "reason", error))
 
 
-def unit_state(unit: str) -> Dict[str, str]:
+def unit_state(unit: str) -> dict[str, str]:
     """ActiveState, Job and Result of a unit."""
     argv = ["systemctl", "show", "--property=ActiveState,Job,Result", unit]
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
@@ -88,7 +90,7 @@ def last_words(unit: str) -> str:
     return lines[-1] if lines else ""
 
 
-def unreachable(members: List[Dict[str, Any]], name: str) -> List[str]:
+def unreachable(members: list[dict[str, Any]], name: str) -> list[str]:
     """The other members whose peer port takes no connection, each with the reason."""
     missing = []
     for member in members:
@@ -102,12 +104,12 @@ def unreachable(members: List[Dict[str, Any]], name: str) -> List[str]:
     return missing
 
 
-def wait(params: Dict[str, Any]) -> float:
+def wait(params: dict[str, Any]) -> float:
     """Wait; returns the seconds it took. Raises SlipwayError after the deadline."""
     begin = time.monotonic()
     while True:
         state = unit_state(params["unit"])
-        reason: Optional[str] = None
+        reason: str | None = None
         if state.get("Job"):
             reason = "its unit is being started"
         elif state.get("ActiveState") != "active":
@@ -125,7 +127,9 @@ def wait(params: Dict[str, Any]) -> float:
     if missing:
         raise SlipwayError(f"{message}; no answer from {', '.join(missing)}")
     said = last_words(params["unit"])
-    raise SlipwayError(f"{message}; all other members answer; it last said: {said or 'nothing'} (journalctl -u {params['unit']})")
+    raise SlipwayError(
+        f"{message}; all other members answer; it last said: {said or 'nothing'} (journalctl -u {params['unit']})"
+    )
 
 
 def main() -> None:

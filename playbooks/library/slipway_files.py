@@ -7,7 +7,7 @@ import shlex
 import stat
 import subprocess
 import tempfile
-from typing import Any, Dict, List
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import (
@@ -83,30 +83,44 @@ changed_paths:
   type: list
 """
 
-Diff = Dict[str, str]
+Diff = dict[str, str]
 
 
-def ensure_directory(entry: Dict[str, Any], check: bool, diffs: List[Diff]) -> bool:
+def ensure_directory(entry: dict[str, Any], check: bool, diffs: list[Diff]) -> bool:
     """Make one directory right; returns whether that changes anything."""
     path = entry["path"]
     wanted = attributes(entry["owner"], entry["group"], entry["mode"], check)
     if not os.path.isdir(path):
         if os.path.lexists(path):
             raise SlipwayError(f"{path}: expected a directory, found something else; move it away first")
-        diffs.append({"before": "", "after": f"directory {entry['owner']} {entry['mode']}\n", "before_header": path, "after_header": path})
+        diffs.append(
+            {
+                "before": "",
+                "after": f"directory {entry['owner']} {entry['mode']}\n",
+                "before_header": path,
+                "after_header": path,
+            }
+        )
         if not check:
             os.makedirs(path, mode=0o755)
             set_attributes(path, wanted)
         return True
     if not attributes_differ(path, wanted):
         return False
-    diffs.append({"before": describe(path), "after": f"{entry['owner']}:{entry['group'] or ''} {entry['mode']}\n", "before_header": path, "after_header": path})
+    diffs.append(
+        {
+            "before": describe(path),
+            "after": f"{entry['owner']}:{entry['group'] or ''} {entry['mode']}\n",
+            "before_header": path,
+            "after_header": path,
+        }
+    )
     if not check:
         set_attributes(path, wanted)
     return True
 
 
-def ensure_file(entry: Dict[str, Any], check: bool, diffs: List[Diff]) -> bool:
+def ensure_file(entry: dict[str, Any], check: bool, diffs: list[Diff]) -> bool:
     """Make one file right; returns whether that changes anything."""
     path = entry["path"]
     secret = entry["secret_content"] is not None
@@ -117,12 +131,26 @@ def ensure_file(entry: Dict[str, Any], check: bool, diffs: List[Diff]) -> bool:
     if before == data:
         if not attributes_differ(path, wanted):
             return False
-        diffs.append({"before": describe(path), "after": f"{entry['owner']}:{entry['group'] or ''} {entry['mode']}\n", "before_header": path, "after_header": path})
+        diffs.append(
+            {
+                "before": describe(path),
+                "after": f"{entry['owner']}:{entry['group'] or ''} {entry['mode']}\n",
+                "before_header": path,
+                "after_header": path,
+            }
+        )
         if not check:
             set_attributes(path, wanted)
         return True
     if secret:
-        diffs.append({"before": "(secret)\n" if before is not None else "", "after": "(another secret)\n", "before_header": path, "after_header": path})
+        diffs.append(
+            {
+                "before": "(secret)\n" if before is not None else "",
+                "after": "(another secret)\n",
+                "before_header": path,
+                "after_header": path,
+            }
+        )
     else:
         old = (before or b"").decode("utf-8", "replace")
         diffs.append({"before": old, "after": text, "before_header": path, "after_header": path})
@@ -142,10 +170,12 @@ def validate(command: str, path: str, data: bytes) -> None:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         said = " ".join(done.stdout.decode("utf-8", "replace").split())
-        raise SlipwayError(f"{path}: the new text is refused by {argv[0]} (exit {done.returncode}), the old file stays: {said[-600:]}")
+        raise SlipwayError(
+            f"{path}: the new text is refused by {argv[0]} (exit {done.returncode}), the old file stays: {said[-600:]}"
+        )
 
 
-def ensure_absent(path: str, check: bool, diffs: List[Diff]) -> bool:
+def ensure_absent(path: str, check: bool, diffs: list[Diff]) -> bool:
     """Remove one path; returns whether it was there."""
     if not os.path.lexists(path):
         return False
@@ -169,7 +199,7 @@ def describe(path: str) -> str:
 
 def main() -> None:
     """Entry point."""
-    owner: Dict[str, Any] = {"type": "str", "default": "root"}
+    owner: dict[str, Any] = {"type": "str", "default": "root"}
     module = AnsibleModule(
         argument_spec={
             "directories": {
@@ -203,18 +233,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    diffs: List[Diff] = []
-    changed: List[str] = []
+    diffs: list[Diff] = []
+    changed: list[str] = []
     try:
-        for entry in module.params["directories"]:
-            if ensure_directory(entry, module.check_mode, diffs):
-                changed.append(entry["path"])
-        for entry in module.params["files"]:
-            if ensure_file(entry, module.check_mode, diffs):
-                changed.append(entry["path"])
-        for path in module.params["absent"]:
-            if ensure_absent(path, module.check_mode, diffs):
-                changed.append(path)
+        check = module.check_mode
+        changed += (each["path"] for each in module.params["directories"] if ensure_directory(each, check, diffs))
+        changed += (each["path"] for each in module.params["files"] if ensure_file(each, check, diffs))
+        changed += (path for path in module.params["absent"] if ensure_absent(path, check, diffs))
     except (SlipwayError, OSError) as error:
         module.fail_json(msg=str(error), changed=bool(changed) and not module.check_mode, changed_paths=changed)
     module.exit_json(changed=bool(changed), changed_paths=changed, diff=diffs)

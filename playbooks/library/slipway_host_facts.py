@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -31,8 +31,10 @@ ansible_facts:
   contains:
     slipway_host:
       description: >-
-        cgroup_version (1 or 2), cap_sys_resource and cap_sys_module (services of this host may hold it), container (bool),
-        modules_loadable (bool), swap (bool), cpus (int), memory_mib (int), kernel (release), architecture (amd64, arm64 ...),
+        cgroup_version (1 or 2), cap_sys_resource and cap_sys_module (services of this host may hold it), container
+        (bool),
+        modules_loadable (bool), swap (bool), cpus (int), memory_mib (int), kernel (release), architecture (amd64,
+        arm64 ...),
         os_id and os_version (of os-release).
       type: dict
 """
@@ -42,13 +44,13 @@ CAP_SYS_RESOURCE = 24
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def key_values(text: str, separator: str) -> Dict[str, str]:
+def key_values(text: str, separator: str) -> dict[str, str]:
     """Lines of ``key<separator>value`` as a dict; quotes around values are dropped."""
     pairs = (line.partition(separator) for line in text.splitlines())
     return {key.strip(): value.strip().strip("\"'") for key, found, value in pairs if found}
 
 
-def collect(root: str = "/") -> Dict[str, Any]:
+def collect(root: str = "/") -> dict[str, Any]:
     """The facts of the host whose files are under ``root``."""
 
     def read(path: str) -> str:

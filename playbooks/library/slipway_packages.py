@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import SlipwayError
@@ -14,7 +14,8 @@ module: slipway_packages
 short_description: Install packages with apt, cheap when they are there
 description:
   - Reads dpkg's own status file, so a run that finds everything in place starts no process and needs no python3-apt.
-  - Otherwise installs with apt-get, waiting for another apt to finish; package lists are fetched when the lists at hand do not do.
+  - Otherwise installs with apt-get, waiting for another apt to finish; package lists are fetched when the lists at
+    hand do not do.
   - A pinned version is installed also when that is a downgrade.
 options:
   packages:
@@ -34,13 +35,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-installed: {description: Packages that were (would be) installed or brought to another version., returned: always, type: list}
+installed:
+  description: Packages that were (would be) installed or brought to another version.
+  returned: always
+  type: list
 """
 
 
-def installed_versions(status: str) -> Dict[str, str]:
+def installed_versions(status: str) -> dict[str, str]:
     """Name → version of the packages that are fully installed, from the text of dpkg's status file."""
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     for paragraph in status.split("\n\n"):
         name = version = ""
         installed = False
@@ -56,18 +60,27 @@ def installed_versions(status: str) -> Dict[str, str]:
     return found
 
 
-def outstanding(packages: List[str], found: Dict[str, str]) -> List[str]:
+def outstanding(packages: list[str], found: dict[str, str]) -> list[str]:
     """The packages that are missing or have another version."""
     wanted = [package.partition("=") for package in packages]
-    return [name + pin + version for name, pin, version in wanted if name not in found or (pin and found[name] != version)]
+    return [
+        name + pin + version for name, pin, version in wanted if name not in found or (pin and found[name] != version)
+    ]
 
 
-def apt_get(arguments: List[str], lock_seconds: int) -> Optional[str]:
+def apt_get(arguments: list[str], lock_seconds: int) -> str | None:
     """Run apt-get; returns None when it worked, else what it said, on one line."""
     argv = ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={lock_seconds}", "-o", "Dpkg::Use-Pty=0", *arguments]
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive", LC_ALL="C.UTF-8")
     try:
-        done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
     except FileNotFoundError:
         raise SlipwayError("apt-get is not on this host; expected Debian or Ubuntu") from None
     if done.returncode == 0:
@@ -77,7 +90,7 @@ def apt_get(arguments: List[str], lock_seconds: int) -> Optional[str]:
     return "; ".join(dict.fromkeys(errors[:2] + errors[-1:])) or f"exit {done.returncode}"
 
 
-def install(packages: List[str], lock_seconds: int) -> None:
+def install(packages: list[str], lock_seconds: int) -> None:
     """Install with the package lists at hand, or else with new ones."""
     arguments = ["install", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"]
     arguments += ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "--", *packages]
@@ -88,16 +101,16 @@ def install(packages: List[str], lock_seconds: int) -> None:
         raise SlipwayError(f"{' '.join(packages)}: apt-get fails: {said}")
 
 
-def run(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
+def run(params: dict[str, Any], check: bool) -> dict[str, Any]:
     """Do the work; returns the module's result."""
 
-    def missing() -> List[str]:
+    def missing() -> list[str]:
         with open(params["status_file"], encoding="utf-8", errors="replace") as file:
             found = installed_versions(file.read())
         before.update({name: found.get(name, "(none)") for name in names})
         return outstanding(params["packages"], found)
 
-    before: Dict[str, str] = {}
+    before: dict[str, str] = {}
     names = [package.partition("=")[0] for package in params["packages"]]
     wanted = missing()
     old_lines = [f"{package.partition('=')[0]}={before[package.partition('=')[0]]}\n" for package in wanted]
@@ -105,8 +118,14 @@ def run(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
         install(wanted, params["lock_seconds"])
         left = missing()
         if left:
-            raise SlipwayError(f"{' '.join(left)}: still not there after apt-get said it was done; look at /var/log/apt/term.log")
-    return {"changed": bool(wanted), "installed": wanted, "diff": {"before": "".join(old_lines), "after": "".join(f"{package}\n" for package in wanted)}}
+            raise SlipwayError(
+                f"{' '.join(left)}: still not there after apt-get said it was done; look at /var/log/apt/term.log"
+            )
+    return {
+        "changed": bool(wanted),
+        "installed": wanted,
+        "diff": {"before": "".join(old_lines), "after": "".join(f"{package}\n" for package in wanted)},
+    }
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import SlipwayError
@@ -13,7 +13,8 @@ DOCUMENTATION = r"""
 module: slipway_storage
 short_description: Make sure that local storage is mounted where it is expected
 description:
-  - In mode V(bound) the mount is made by the machine (image, cloud-init or lab). It must be a mount point of its own, writable, on another file
+  - In mode V(bound) the mount is made by the machine (image, cloud-init or lab). It must be a mount point of its
+    own, writable, on another file
     system than the root and with enough free space. Nothing is changed.
 options:
   mode: {description: Who makes the mount., type: str, choices: [bound], required: true}
@@ -44,7 +45,7 @@ class Mount(NamedTuple):
     filesystem: str
 
 
-def parse_mounts(text: str) -> List[Mount]:
+def parse_mounts(text: str) -> list[Mount]:
     """Mounts in the kernel's order; a later one hides an earlier one at the same point."""
     mounts = []
     for line in text.splitlines():
@@ -56,7 +57,7 @@ def parse_mounts(text: str) -> List[Mount]:
     return mounts
 
 
-def find_bound(mounts: List[Mount], point: str) -> Mount:
+def find_bound(mounts: list[Mount], point: str) -> Mount:
     """The mount at ``point``. Raises SlipwayError when it is not what data may be put on."""
     at = {mount.point: mount for mount in mounts}
     found = at.get(point)
@@ -70,14 +71,17 @@ def find_bound(mounts: List[Mount], point: str) -> Mount:
     return found
 
 
-def run(params: Dict[str, Any]) -> Dict[str, Any]:
+def run(params: dict[str, Any]) -> dict[str, Any]:
     """Do the work; returns the module's result."""
     with open(params["mountinfo"], encoding="utf-8", errors="replace") as file:
         mount = find_bound(parse_mounts(file.read()), os.path.normpath(params["mount"]))
     space = os.statvfs(params["mount"])
     free_gib = space.f_bavail * space.f_frsize / 2**30
     if free_gib < params["minimum_free_gib"]:
-        raise SlipwayError(f"storage {params['mount']}: {free_gib:.1f} GiB are free; expected at least {params['minimum_free_gib']:g} GiB")
+        raise SlipwayError(
+            f"storage {params['mount']}: {free_gib:.1f} GiB are free; "
+            f"expected at least {params['minimum_free_gib']:g} GiB"
+        )
     return {"changed": False, "device": mount.device, "filesystem": mount.filesystem, "free_gib": round(free_gib, 1)}
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slipway_io import SlipwayError, attributes, attributes_differ, read_if_present, set_attributes, write_atomic
+from ansible.module_utils.slipway_io import (
+    SlipwayError,
+    attributes,
+    attributes_differ,
+    read_if_present,
+    set_attributes,
+    write_atomic,
+)
 
 DOCUMENTATION = r"""
 module: slipway_sysctl
 short_description: Kernel settings as one drop-in, applied where the host may set them
 description:
   - Always writes C(/etc/sysctl.d/90-slipway-<name>.conf), so that the settings hold after a boot.
-  - Applies what differs from the live kernel. Settings that this kernel does not have, or that belong to the machine around a container,
+  - Applies what differs from the live kernel. Settings that this kernel does not have, or that belong to the
+    machine around a container,
     are not an error - they are named in RV(not_applied).
 options:
   name: {description: Name of the drop-in., type: str, required: true}
@@ -33,7 +41,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 applied: {description: Setting to new value - as changed in the live kernel., returned: always, type: dict}
-not_applied: {description: Setting to the reason why the live kernel does not have the value., returned: always, type: dict}
+not_applied:
+  description: Setting to the reason why the live kernel does not have the value.
+  returned: always
+  type: dict
 msg: {description: The settings not applied in one line., returned: when there are any, type: str}
 """
 
@@ -46,7 +57,7 @@ def setting_path(proc: str, key: str) -> str:
     return os.path.join(proc, key.translate(str.maketrans("./", "/.")))
 
 
-def read_live(path: str) -> Optional[str]:
+def read_live(path: str) -> str | None:
     """The live value with single spaces, None when this kernel does not show it."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
@@ -55,7 +66,7 @@ def read_live(path: str) -> Optional[str]:
         return None
 
 
-def apply_setting(path: str, value: str, live: str, check: bool) -> Optional[str]:
+def apply_setting(path: str, value: str, live: str, check: bool) -> str | None:
     """Set one live value; returns the reason when the kernel does not take it."""
     if not os.access(path, os.W_OK):
         return f"belongs to the machine around this host (read-only here, is {live})"
@@ -70,13 +81,13 @@ def apply_setting(path: str, value: str, live: str, check: bool) -> Optional[str
     return None if kept == value else f"the kernel keeps {kept}"
 
 
-def run(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
+def run(params: dict[str, Any], check: bool) -> dict[str, Any]:
     """Do the work; returns the module's result."""
     settings = {key: " ".join(str(value).split()) for key, value in params["settings"].items()}
-    before_lines: List[str] = []
-    after_lines: List[str] = []
-    applied: Dict[str, str] = {}
-    not_applied: Dict[str, str] = {}
+    before_lines: list[str] = []
+    after_lines: list[str] = []
+    applied: dict[str, str] = {}
+    not_applied: dict[str, str] = {}
 
     target = os.path.join(params["directory"], f"90-slipway-{params['name']}.conf")
     text = "".join(f"{key} = {value}\n" for key, value in sorted(settings.items()))
@@ -103,15 +114,29 @@ def run(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
             applied[key] = value
             before_lines.append(f"{key} = {live}\n")
             after_lines.append(f"{key} = {value}\n")
-    message = {"msg": "written but not live: " + "; ".join(f"{key}: {reason}" for key, reason in not_applied.items())} if not_applied else {}
+    message = (
+        {"msg": "written but not live: " + "; ".join(f"{key}: {reason}" for key, reason in not_applied.items())}
+        if not_applied
+        else {}
+    )
     return {
         **message,
         "changed": bool(file_changed or rights_changed or applied),
         "applied": applied,
         "not_applied": not_applied,
         "diff": [
-            {"before": (old or b"").decode("utf-8", "replace"), "after": text, "before_header": target, "after_header": target},
-            {"before": "".join(before_lines), "after": "".join(after_lines), "before_header": "live kernel", "after_header": "live kernel"},
+            {
+                "before": (old or b"").decode("utf-8", "replace"),
+                "after": text,
+                "before_header": target,
+                "after_header": target,
+            },
+            {
+                "before": "".join(before_lines),
+                "after": "".join(after_lines),
+                "before_header": "live kernel",
+                "after_header": "live kernel",
+            },
         ],
     }
 

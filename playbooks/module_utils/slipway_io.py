@@ -10,7 +10,7 @@ import os
 import pwd
 import stat
 import tempfile
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 
 class SlipwayError(Exception):
@@ -24,12 +24,12 @@ class Attributes(NamedTuple):
     where an earlier task would have made it.
     """
 
-    uid: Optional[int]
-    gid: Optional[int]
+    uid: int | None
+    gid: int | None
     mode: int
 
 
-def attributes(owner: str, group: Optional[str], mode: str, check_mode: bool = False) -> Attributes:
+def attributes(owner: str, group: str | None, mode: str, check_mode: bool = False) -> Attributes:
     """Resolve names to ids. ``group`` None means the owner's own group.
 
     Raises SlipwayError when the mode is not octal, or a name is unknown outside check mode.
@@ -38,21 +38,25 @@ def attributes(owner: str, group: Optional[str], mode: str, check_mode: bool = F
         bits = int(mode, 8)
     except ValueError:
         raise SlipwayError(f"mode {mode!r}: expected an octal string such as '0644'") from None
-    uid: Optional[int] = None
-    gid: Optional[int] = None
+    uid: int | None = None
+    gid: int | None = None
     try:
         entry = pwd.getpwuid(int(owner)) if owner.isdigit() else pwd.getpwnam(owner)
         uid, gid = entry.pw_uid, entry.pw_gid
     except KeyError:
         if not check_mode:
-            raise SlipwayError(f"user {owner!r} does not exist on this host; expected it from role host (host_users)") from None
+            raise SlipwayError(
+                f"user {owner!r} does not exist on this host; expected it from role host (host_users)"
+            ) from None
     if group is not None:
         gid = None
         try:
             gid = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
         except KeyError:
             if not check_mode:
-                raise SlipwayError(f"group {group!r} does not exist on this host; expected it from role host (host_users)") from None
+                raise SlipwayError(
+                    f"group {group!r} does not exist on this host; expected it from role host (host_users)"
+                ) from None
     return Attributes(uid, gid, bits)
 
 
@@ -64,13 +68,14 @@ def attributes_differ(path: str, wanted: Attributes) -> bool:
 
 def set_attributes(path: str, wanted: Attributes) -> None:
     """Give ``path`` its owner, group and mode."""
-    assert wanted.uid is not None and wanted.gid is not None
+    if wanted.uid is None or wanted.gid is None:
+        raise SlipwayError(f"{path}: its owner does not exist on this host")
     # chown clears the set-id bits, so the mode comes last.
     os.chown(path, wanted.uid, wanted.gid, follow_symlinks=False)
     os.chmod(path, wanted.mode)
 
 
-def read_if_present(path: str) -> Optional[bytes]:
+def read_if_present(path: str) -> bytes | None:
     """The file's bytes, or None when there is none. Raises SlipwayError when the path is not a plain file."""
     try:
         found = os.lstat(path)
@@ -103,6 +108,8 @@ def link_atomic(path: str, target: str) -> None:
     """Make ``path`` a symbolic link to ``target`` in one rename."""
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    temporary = tempfile.mktemp(prefix=f".{os.path.basename(path)}.", dir=directory)
-    os.symlink(target, temporary)
-    os.replace(temporary, path)
+    # A link is made under a name that must not exist yet: in a folder of its own nobody else makes it first.
+    with tempfile.TemporaryDirectory(prefix=f".{os.path.basename(path)}.", dir=directory) as scratch:
+        temporary = os.path.join(scratch, "link")
+        os.symlink(target, temporary)
+        os.replace(temporary, path)
