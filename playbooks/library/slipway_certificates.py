@@ -12,6 +12,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -108,7 +109,6 @@ class Certificate(NamedTuple):
     usages: set[str]
     not_before: dt.datetime
     not_after: dt.datetime
-    public_key: str
 
 
 def openssl(*arguments: str, stdin: bytes = b"") -> str:
@@ -132,7 +132,7 @@ def parse_time(text: str) -> dt.datetime:
 
 
 def parse_certificate(text: str) -> Certificate:
-    """Read what ``openssl x509 -subject -dates -ext … -pubkey`` prints."""
+    """Read what ``openssl x509 -subject -dates -ext …`` prints."""
     common_name = ""
     organizations: set[str] = set()
     names: set[str] = set()
@@ -151,8 +151,7 @@ def parse_certificate(text: str) -> Certificate:
         if shown in text:
             usages.add(usage)
     dates = dict(re.findall(r"^(notBefore|notAfter)=(.*)$", text, re.MULTILINE))
-    public_key = re.search(r"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", text, re.DOTALL)
-    if len(dates) != 2 or public_key is None:
+    if len(dates) != 2:
         raise SlipwayError("unreadable certificate")
     return Certificate(
         common_name,
@@ -161,13 +160,12 @@ def parse_certificate(text: str) -> Certificate:
         usages,
         parse_time(dates["notBefore"]),
         parse_time(dates["notAfter"]),
-        public_key.group(0),
     )
 
 
 def read_certificate(path: str) -> Certificate:
     """What the certificate in a file says."""
-    shown = ["-subject", "-dates", "-pubkey", "-nameopt", "multiline,utf8", "-ext", "subjectAltName,extendedKeyUsage"]
+    shown = ["-subject", "-dates", "-nameopt", "multiline,utf8", "-ext", "subjectAltName,extendedKeyUsage"]
     return parse_certificate(openssl("x509", "-in", path, "-noout", *shown))
 
 
@@ -184,10 +182,13 @@ def renewal_reason(
         return "missing"
     try:
         found = read_certificate(certificate_path)
-        if openssl("pkey", "-in", key_path, "-pubout").strip() != found.public_key:
-            return "does not belong to its key"
     except SlipwayError as error:
         return f"unreadable ({error})"
+    try:
+        # Compares the two without starting a process.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate_path, key_path, password="")
+    except (OSError, ssl.SSLError):
+        return "does not belong to its key"
     if found.common_name != entry["common_name"] or found.organizations != set(entry["organizations"]):
         return "another subject is wanted"
     if found.names != wanted_names(entry):

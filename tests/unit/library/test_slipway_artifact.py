@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from library import slipway_artifact
+
 from unit.library.modules import run
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="programs are root's")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from library import slipway_certificates
+
 from unit.library.modules import run
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="authorities are root's files")

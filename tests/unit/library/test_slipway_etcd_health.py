@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from library import slipway_etcd_health
+
 from unit.library.modules import run
 
 Answers = Callable[[list[tuple[int, str]]], str]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from library import slipway_files
+
 from unit.library.modules import run
 
 ME = {"owner": str(os.getuid()), "group": str(os.getgid())}

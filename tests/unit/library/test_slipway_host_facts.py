@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from library import slipway_host_facts
+
 from unit.library.modules import run
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from library import slipway_packages
+
 from unit.library.modules import run
 
 STATUS = """\

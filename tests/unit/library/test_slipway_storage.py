@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from library import slipway_storage
+
 from unit.library.modules import run
 
 MOUNTS = """\

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 from library import slipway_sysctl
+
 from unit.library.modules import run
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="the drop-in is root's")
