@@ -65,11 +65,10 @@ def describe(error: Exception) -> str:
         return f"{Path(error.cmd[0]).name} failed with exit code {error.returncode}" + (f": {said[-1]}" if said else "")
     if isinstance(error, pydantic.ValidationError):
         return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return (
-        f"unexpected {type(error).__name__}: {' '.join(str(error).split())} "
-        f"({Path(frame.filename).name}:{frame.lineno}); SLIPWAY_DEBUG=1 shows where it comes from"
-    )
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
+    what = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{what} ({place}); SLIPWAY_DEBUG=1 shows where it comes from"
 
 
 def _say(message: str, code: int) -> int:

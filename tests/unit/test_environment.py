@@ -1,0 +1,79 @@
+"""The environment that `eval "$(./slipway env)"` gives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slipway import environment, paths, release
+from slipway.artifacts import engines
+
+LAB = release.load("lab")
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path / "the home's"))
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "the $cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def programs() -> None:
+    """Engines with empty programs."""
+    for name, files in environment.PROGRAMS.items():
+        folder = engines.folder(name, LAB)
+        folder.mkdir(parents=True)
+        for file in files:
+            (folder / file).touch(mode=0o755)
+
+
+def test_exports_survive_eval_with_odd_characters() -> None:
+    script = 'eval "$1"; printf "%s\\n" "$SLIPWAY_HOME" "$SLIPWAY_CACHE" "$PATH" "${PULUMI_STACK-unset}"'
+    shown = subprocess.run(
+        ["sh", "-c", script, "sh", environment.exports(LAB)],
+        env={**os.environ, "PULUMI_STACK": "other"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert shown[0] == str(paths.home())
+    assert shown[1] == str(paths.cache())
+    assert shown[2].split(":")[:2] == [str(Path(sys.prefix) / "bin"), str(environment.programs(LAB))]
+    assert shown[3] == "unset"
+
+
+def test_path_does_not_grow_when_evaluated_again() -> None:
+    once = environment.variables(LAB, "/usr/bin:/bin")["PATH"]
+    assert once.endswith(":/usr/bin:/bin")
+    again = environment.variables(LAB, once)["PATH"].split(":")
+    assert again.count(str(environment.programs(LAB))) == 1
+
+
+def test_passphrase_is_made_once_and_is_private(programs: None) -> None:
+    environment.prepare(LAB)
+    first = paths.passphrase().read_text()
+    environment.prepare(LAB)
+    assert paths.passphrase().read_text() == first
+    assert len(first.strip()) >= 32
+    assert paths.passphrase().stat().st_mode & 0o777 == 0o600
+    assert paths.state().stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in paths.home().iterdir() if path.name.startswith(".")] == []
+
+
+def test_programs_lie_side_by_side(programs: None) -> None:
+    environment.prepare(LAB)
+    names = {path.name for path in environment.programs(LAB).iterdir()}
+    assert names == {file for files in environment.PROGRAMS.values() for file in files}
+
+
+def test_provider_is_where_pulumi_looks(programs: None) -> None:
+    environment.prepare(LAB)
+    environment.prepare(LAB)
+    version = LAB.version("pulumi-kubernetes")
+    link = paths.pulumi_home() / "plugins" / f"resource-kubernetes-v{version}" / "pulumi-resource-kubernetes"
+    assert link.readlink() == engines.folder("pulumi-kubernetes", LAB) / "pulumi-resource-kubernetes"
