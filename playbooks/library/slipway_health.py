@@ -95,7 +95,16 @@ def last_words(unit: str) -> str:
     ).stdout
     lines = [line.strip() for line in out.splitlines() if line.strip()]
     errors = [line for line in lines if is_error(line)]
-    return (errors or lines or [""])[-1][:400]
+    return plain((errors or lines or [""])[-1])[:300]
+
+
+def plain(line: str) -> str:
+    """Message and error of a JSON log line; other lines as they are."""
+    try:
+        entry = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        return line
+    return ": ".join(str(entry[field]) for field in ("msg", "error") if entry.get(field)) if entry else line
 
 
 def is_error(line: str) -> bool:

@@ -61,12 +61,12 @@ def systemctl(*arguments: str) -> str:
     return done.stdout
 
 
-def parse(text: str) -> State:
-    """A block of `systemctl show` as a State."""
+def parse(text: str, starting: frozenset[str] = frozenset()) -> State:
+    """A block of `systemctl show` as a State; `starting` are units on their way up, a restart's stop included."""
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return State(
         found=values.get("LoadState") != "not-found",
-        running=values.get("ActiveState") in RUNNING,
+        running=values.get("ActiveState") in RUNNING or values.get("Id") in starting,
         enabled=values.get("UnitFileState") in ENABLED,
         stale=values.get("NeedDaemonReload") == "yes",
     )
@@ -74,8 +74,17 @@ def parse(text: str) -> State:
 
 def look(names: list[str]) -> dict[str, State]:
     """State of each unit, in one call."""
-    shown = systemctl("show", "--property=LoadState,ActiveState,UnitFileState,NeedDaemonReload", *names)
-    return dict(zip(names, map(parse, shown.strip("\n").split("\n\n")), strict=True))
+    shown = systemctl("show", "--property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload", *names)
+    starting = (
+        starting_units(systemctl("list-jobs", "--no-legend", "--plain")) if "=deactivating" in shown else frozenset()
+    )
+    return {name: parse(block, starting) for name, block in zip(names, shown.strip("\n").split("\n\n"), strict=True)}
+
+
+def starting_units(jobs: str) -> frozenset[str]:
+    """Units with a job that starts them, from lines `id unit type state` of `systemctl list-jobs`."""
+    rows = [line.split() for line in jobs.splitlines()]
+    return frozenset(row[1] for row in rows if len(row) == 4 and row[2] in {"start", "restart"})
 
 
 def to_switch(states: dict[str, State], enabled: bool | None) -> list[str]:

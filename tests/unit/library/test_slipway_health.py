@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from library import slipway_health
-from library.slipway_health import Answer, failing_checks, is_error, last_words, look
+from library.slipway_health import Answer, failing_checks, is_error, last_words, look, plain
 
 VERBOSE = """[+]ping ok
 [-]etcd failed: reason withheld
@@ -95,3 +95,9 @@ def test_last_words_prefer_errors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(slipway_health.subprocess, "run", lambda *_, **__: Done())
     assert last_words("x") == "E1130 bad thing"
+
+
+def test_json_lines_are_made_readable() -> None:
+    assert plain('{"level":"warn","msg":"retrying failed","error":"refused"}') == "retrying failed: refused"
+    assert plain("{half") == "{half"
+    assert plain("E1130 x] y") == "E1130 x] y"

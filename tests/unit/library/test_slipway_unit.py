@@ -80,3 +80,11 @@ def test_a_unit_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(slipway_unit, "systemctl", Systemd({"a": MISSING}))
     with pytest.raises(UnitError, match="there is no unit a"):
         slipway_unit.apply(["a"], "started", None, check=False)
+
+
+def test_a_unit_in_the_middle_of_a_restart_counts_as_running() -> None:
+    jobs = "93 a.service restart waiting\n94 b.service stop   running\n"
+    starting = slipway_unit.starting_units(jobs)
+    assert starting == {"a.service"}
+    assert parse("Id=a.service\nActiveState=deactivating\n", starting).running
+    assert not parse("Id=b.service\nActiveState=deactivating\n", starting).running
