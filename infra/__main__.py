@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes
 
 from slipway import release, spec, trust
-from slipway.addons import Context, coredns, priority, rbac
+from slipway.addons import Context, coredns, dns_autoscaler, priority, rbac
 from slipway.fleet.lab.build import build
 from slipway.plays import Plays, sources
 
@@ -33,10 +33,14 @@ def main() -> None:
         cluster_identifier=cluster.name,
         opts=pulumi.ResourceOptions(depends_on=[apiservers, balancers]),
     )
-    context = Context(cluster, provider, after=[apiservers, balancers], images={"coredns": pinned.image("coredns")})
+    context = Context(
+        cluster, provider, after=[apiservers, balancers], images={name: pinned.image(name) for name in pinned.images}
+    )
     base = [*rbac.create(context), *priority.create(context)]
     pools = [plays.pool(pool, kubeconfig, after=[*base, balancers]) for pool in cluster.pools]
-    coredns.create(context.then(pools))
+    workloads = context.then(pools)
+    coredns.create(workloads)
+    dns_autoscaler.create(workloads)
 
     pulumi.export("kubeconfig", kubeconfig)
     pulumi.export("sshPrivateKey", trusted.ssh_key.private_key)

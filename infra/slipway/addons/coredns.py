@@ -105,7 +105,8 @@ def create(context: Context) -> list[pulumi.Resource]:
         },
         opts=pulumi.ResourceOptions.merge(
             context.options(custom_timeouts=pulumi.CustomTimeouts(create="3m", update="5m")),
-            pulumi.ResourceOptions(depends_on=[account, role, binding, config]),
+            # From its making on the autoscaler says how many.
+            pulumi.ResourceOptions(depends_on=[account, role, binding, config], ignore_changes=["spec.replicas"]),
         ),
     )
     return [account, role, binding, config, service, budget, deployment]
