@@ -523,7 +523,9 @@ def _levels(fields: dict[str, str]) -> int:
 def _kill(network_name: str, name: str) -> None:
     """Kill all processes of a host, and remove its control groups and what nspawn keeps about it in /run."""
     groups = _groups(network_name, name)
-    left = [Path("/run/systemd/nspawn/propagate") / machine_name(network_name, name)]
+    left = [
+        Path(f"/run/systemd/nspawn/{kept}") / machine_name(network_name, name) for kept in ("propagate", "unix-export")
+    ]
     if leader := _leader(network_name, name):
         with contextlib.suppress(OSError):
             root = Path(f"/proc/{leader}/root").stat()
