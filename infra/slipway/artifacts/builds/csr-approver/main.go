@@ -28,6 +28,9 @@ import (
 
 const leaseName = "slipway-csr-approver"
 
+// version is set by the build.
+var version = "unknown"
+
 type options struct {
 	kubeconfig string
 	allowed    prefixes
@@ -61,8 +64,13 @@ func main() {
 	flag.StringVar(&o.health, "health-address", "127.0.0.1:10270", "address that serves /healthz")
 	flag.IntVar(&o.workers, "workers", 4, "requests settled at once")
 	flag.Float64Var(&o.qps, "kube-api-qps", 100, "requests a second to the API server")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	klog.InitFlags(nil)
 	flag.Parse()
+	if *showVersion {
+		fmt.Println(version)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := serve(ctx, o); err != nil {
