@@ -1,7 +1,7 @@
 """Priority and fairness of the API: events have seats of their own.
 
 Without this a lost events etcd takes more than events away: each write of an event waits 34 s for it, in the seats that
-kubelets share for everything else they send, and soon their other requests are turned away (429). Seen with 500 writers.
+kubelets share for all else they send, and soon their other requests are turned away (429). Seen with 500 writers.
 """
 
 from __future__ import annotations
