@@ -57,6 +57,9 @@ options:
     type: list
     elements: path
     default: []
+  relative_to:
+    description: Folder that relative paths start from. Without it they are refused.
+    type: path
 author: [Slipway]
 """
 
@@ -84,6 +87,13 @@ changed_paths:
 """
 
 Diff = dict[str, str]
+
+
+def resolve(path: str, relative_to: str | None) -> str:
+    """An absolute path. Raises SlipwayError for a relative one that starts nowhere."""
+    if relative_to is None and not os.path.isabs(path):
+        raise SlipwayError(f"{path}: expected an absolute path")
+    return os.path.normpath(os.path.join(relative_to or "/", path))
 
 
 def ensure_directory(entry: dict[str, Any], check: bool, diffs: list[Diff]) -> bool:
@@ -230,6 +240,7 @@ def main() -> None:
                 "required_one_of": [["content", "secret_content"]],
             },
             "absent": {"type": "list", "elements": "path", "default": []},
+            "relative_to": {"type": "path"},
         },
         supports_check_mode=True,
     )
@@ -237,9 +248,12 @@ def main() -> None:
     changed: list[str] = []
     try:
         check = module.check_mode
+        absent = [resolve(path, module.params["relative_to"]) for path in module.params["absent"]]
+        for each in module.params["directories"] + module.params["files"]:
+            each["path"] = resolve(each["path"], module.params["relative_to"])
         changed += (each["path"] for each in module.params["directories"] if ensure_directory(each, check, diffs))
         changed += (each["path"] for each in module.params["files"] if ensure_file(each, check, diffs))
-        changed += (path for path in module.params["absent"] if ensure_absent(path, check, diffs))
+        changed += (path for path in absent if ensure_absent(path, check, diffs))
     except (SlipwayError, OSError) as error:
         module.fail_json(msg=str(error), changed=bool(changed) and not module.check_mode, changed_paths=changed)
     module.exit_json(changed=bool(changed), changed_paths=changed, diff=diffs)

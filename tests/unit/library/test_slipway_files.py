@@ -92,6 +92,14 @@ def test_does_not_write_over_something_else(tmp_path: Path, what: str) -> None:
     assert "expected a plain file" in failed["msg"]
 
 
+def test_relative_paths(tmp_path: Path) -> None:
+    directories = [{"path": "d/e", **ME}]
+    assert "expected an absolute path" in run(slipway_files, directories=directories)["msg"]
+    result = run(slipway_files, directories=directories, relative_to=str(tmp_path))
+    assert result["changed_paths"] == [str(tmp_path / "d/e")]
+    assert not run(slipway_files, directories=directories, relative_to=str(tmp_path))["changed"]
+
+
 def test_full_directories_are_not_removed(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
