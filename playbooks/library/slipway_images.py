@@ -16,18 +16,14 @@ module: slipway_images
 short_description: Preload images into containerd
 description:
   - Imports OCI archives into the namespace C(k8s.io) of containerd when the image is missing there or has another digest.
-  - Images named in O(pinned) are never collected as garbage by the kubelet.
+  - They are pinned, so that the kubelet never collects them as garbage; there may be no registry to have them from again.
+  - Images that this module preloaded earlier and that are no longer wanted lose the pin and go when nothing uses them.
 options:
   images:
     description: "Images: ref (name for pods), source (URL of an OCI archive: file, http, https), digest (of the image in it)."
     type: list
     elements: dict
     required: true
-  pinned:
-    description: Names of images to pin. Those that are not on the host are left out.
-    type: list
-    elements: str
-    default: []
   address:
     description: Socket of containerd.
     type: path
@@ -46,40 +42,43 @@ EXAMPLES = r"""
       - ref: registry.example/pause:1.0
         source: file:///srv/slipway/images/pause.tar
         digest: sha256:0123…
-    pinned: [registry.example/pause:1.0]
 """
 
 RETURN = r"""
-imported:
-  description: Names of the images that were imported.
-  returned: always
-  type: list
-  elements: str
+imported: {description: Names of images that were (would be) imported., returned: always, type: list}
+pinned: {description: Names of images that were (would be) pinned., returned: always, type: list}
+released: {description: Names of images that lost (would lose) the pin., returned: always, type: list}
 """
 
-PIN_LABEL = "io.cri-containerd.pinned"
+PIN = "io.cri-containerd.pinned"
+OURS = "slipway.io/preloaded"
 
 
 class ImagesError(Exception):
     """One line for the user."""
 
 
-def parse_list(text: str) -> dict[str, tuple[str, str]]:
-    """Read the table of `ctr images ls`: name → (digest, labels as `a=b,c=d`).
+Images = dict[str, tuple[str, dict[str, str]]]
+"""Name → digest and labels."""
+
+
+def parse_list(text: str) -> Images:
+    """Read the table of `ctr images ls`.
 
     Columns are REF TYPE DIGEST SIZE PLATFORMS LABELS; the size has a space in it ("1.5 MiB").
     """
-    found: dict[str, tuple[str, str]] = {}
+    found: Images = {}
     for line in text.splitlines()[1:]:
         fields = line.split()
         if len(fields) >= 3:
-            found[fields[0]] = (fields[2], fields[-1])
+            labels = dict(pair.split("=", 1) for pair in fields[-1].split(",") if "=" in pair)
+            found[fields[0]] = (fields[2], labels)
     return found
 
 
-def missing(wanted: list[dict[str, str]], present: dict[str, tuple[str, str]]) -> list[dict[str, str]]:
+def missing(wanted: list[dict[str, str]], present: Images) -> list[dict[str, str]]:
     """Those of the wanted images that are absent or have another digest."""
-    return [image for image in wanted if present.get(image["ref"], ("", ""))[0] != image["digest"]]
+    return [image for image in wanted if present.get(image["ref"], ("", {}))[0] != image["digest"]]
 
 
 class Ctr:
@@ -109,8 +108,8 @@ class Ctr:
             raise ImagesError(f"ctr images {arguments[0]} ended with {process.returncode}: {last}")
         return output
 
-    def list(self) -> dict[str, tuple[str, str]]:
-        """Images that are there: name → (digest, labels)."""
+    def list(self) -> Images:
+        """Images that are there."""
         return parse_list(self("ls"))
 
 
@@ -121,28 +120,33 @@ def import_image(ctr: Ctr, image: dict[str, str]) -> None:
             ctr("import", "--digests=false", "-", archive=archive)
     except (urllib.error.URLError, OSError, ValueError) as error:
         raise ImagesError(f"{image['source']}: {getattr(error, 'reason', error)}; expected an OCI archive of {image['ref']}") from None
-    got = ctr.list().get(image["ref"], ("no such image", ""))[0]
+    got = ctr.list().get(image["ref"], ("no such image", {}))[0]
     if got != image["digest"]:
         raise ImagesError(f"{image['source']}: {image['ref']} is {got}, expected {image['digest']}; make the archive again")
 
 
-def run(ctr: Ctr, images: list[dict[str, str]], pinned: list[str], check: bool) -> dict[str, Any]:
+def run(ctr: Ctr, images: list[dict[str, str]], check: bool) -> dict[str, Any]:
     """Bring the images there. Returns the module's result."""
     present = ctr.list()
     absent = missing(images, present)
-    if check:
-        after = set(present) | {image["ref"] for image in absent}
-    else:
+    if absent and not check:
         for image in absent:
             import_image(ctr, image)
-        if absent:
-            present = ctr.list()
-        after = set(present)
-    unpinned = [ref for ref in pinned if ref in after and f"{PIN_LABEL}=pinned" not in present.get(ref, ("", ""))[1]]
+        present = ctr.list()
+    wanted = {image["ref"] for image in images}
+    pinned = [ref for ref in sorted(wanted) if not {PIN, OURS} <= present.get(ref, ("", {}))[1].keys()]
+    released = [ref for ref, (_, labels) in sorted(present.items()) if OURS in labels and ref not in wanted]
     if not check:
-        for ref in unpinned:
-            ctr("label", ref, f"{PIN_LABEL}=pinned")
-    return {"changed": bool(absent or unpinned), "imported": [image["ref"] for image in absent]}
+        for ref in pinned:
+            ctr("label", ref, f"{PIN}=pinned", f"{OURS}=yes")
+        for ref in released:
+            ctr("label", ref, f"{PIN}=", f"{OURS}=")
+    return {
+        "changed": bool(absent or pinned or released),
+        "imported": [image["ref"] for image in absent],
+        "pinned": pinned,
+        "released": released,
+    }
 
 
 def main() -> None:
@@ -158,7 +162,6 @@ def main() -> None:
                     "digest": {"type": "str", "required": True},
                 },
             },
-            "pinned": {"type": "list", "elements": "str", "default": []},
             "address": {"type": "path", "default": "/run/containerd/containerd.sock"},
             "ctr": {"type": "path", "default": "/usr/local/bin/ctr"},
         },
@@ -166,10 +169,11 @@ def main() -> None:
     )
     ctr = Ctr(module.params["ctr"], module.params["address"])
     try:
-        result = run(ctr, module.params["images"], module.params["pinned"], module.check_mode)
+        result = run(ctr, module.params["images"], module.check_mode)
     except ImagesError as error:
         if module.check_mode:  # before the first run there is no containerd to ask
-            result = {"changed": bool(module.params["images"]), "imported": [image["ref"] for image in module.params["images"]]}
+            refs = [image["ref"] for image in module.params["images"]]
+            result = {"changed": bool(refs), "imported": refs, "pinned": refs, "released": []}
         else:
             module.fail_json(msg=str(error))
     module.exit_json(**result)
