@@ -246,6 +246,12 @@ def test_another_host_of_the_same_name_is_refused(fleet: Fleet) -> None:
         host.ensure(fleet.spec("three").model_copy(update={"address": NETWORK.cidr[99]}))
 
 
+def test_an_address_of_another_host_is_refused(fleet: Fleet) -> None:
+    with pytest.raises(LabError, match="is host one's"):
+        host.ensure(fleet.spec("three").model_copy(update={"name": "four", "address": fleet.spec("one").address}))
+    assert host.inspect(NETWORK.name, "four") is None
+
+
 def test_a_half_made_host_is_made_anew(fleet: Fleet) -> None:
     host.stop(NETWORK.name, "three")
     (host.folder(NETWORK.name, "three") / "host.json").unlink()
@@ -279,7 +285,6 @@ def test_overlapping_networks_are_refused(fleet: Fleet) -> None:
         )
 
 
-@pytest.mark.last
 def test_destroy_leaves_nothing(before: MachineState, fleet: Fleet) -> None:
     del fleet
     _destroy()

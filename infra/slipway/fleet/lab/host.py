@@ -158,6 +158,10 @@ def ensure(spec: HostSpec, *, seconds: float = 120, progress: tools.Progress = t
         raise LabError(f"lab host {spec.name}: there is no lab network {spec.network}; run: slipway up")
     if spec.address not in declared.cidr or spec.address == declared.gateway:
         raise LabError(f"lab host {spec.name}: {spec.address} is not a host's address in {declared.cidr}")
+    for other in names(spec.network):
+        record = _load(spec.network, other)
+        if record and other != spec.name and record.spec.address == spec.address:
+            raise LabError(f"lab host {spec.name}: its address {spec.address} is host {other}'s")
     tree = base.ensure(spec.os, progress)
     network.mend(declared)
     with _lock(spec.network, spec.name):

@@ -91,7 +91,7 @@ def ensure(spec: NetworkSpec) -> NetworkState:
         if known is None:
             _check_free(spec)
         machine.take(spec.name)
-        paths.lab().chmod(0o711)
+        paths.lab().chmod(0o700)  # hosts' trees have files that are secret there, and programs with set-user-id bits
         tools.write(folder(spec.name) / "network.json", spec.model_dump_json(indent=2))
         _ensure_bridge(spec)
         _ensure_way_out(spec)
