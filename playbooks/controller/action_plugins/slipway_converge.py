@@ -70,7 +70,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {
             "changed": bool(result["changed"]),
             "changed_count": result["changed"],
-            "failed": not result["ok"],
+            "failed": not result["ok"] and not unreachable,
             "unreachable": unreachable,
             "cancelled": bool(result.get("cancelled")),
             "digest": result.get("digest", ""),
@@ -123,15 +123,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             result = relay(provider, process.stdout.fileno(), process.stdin.fileno())
             process.stdin.close()
             status = process.wait()
+            why = complaint()
         if result is not None:
             return result
         if status == SSH_FAILED:
-            raise AnsibleConnectionFailure(
-                f"connection lost during the run: {complaint() or 'no reason given'}; the host goes on by itself"
-            )
-        raise ConvergeError(
-            f"the run on the host ended without a result (status {status}): {complaint() or 'no reason given'}"
-        )
+            raise AnsibleConnectionFailure(f"connection lost during the run: {why}; the host goes on by itself")
+        raise ConvergeError(f"the run on the host ended without a result (status {status}): {why}")
 
     # -- SSH -----------------------------------------------------------------------------------------------------------
 
@@ -144,12 +141,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """
         with self._channel(script, stdin) as (process, complaint):
             output, _ = process.communicate()
+            why = complaint()
         if process.returncode == SSH_FAILED:
-            raise AnsibleConnectionFailure(f"cannot connect: {complaint() or 'no reason given'}")
+            raise AnsibleConnectionFailure(f"cannot connect: {why}")
         if process.returncode != 0:
-            raise ConvergeError(
-                f"the host could not be prepared (status {process.returncode}): {complaint() or 'no reason given'}"
-            )
+            raise ConvergeError(f"the host could not be prepared (status {process.returncode}): {why}")
         return bytes(output)
 
     @contextlib.contextmanager
@@ -170,7 +166,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             def complaint() -> str:
                 errors.seek(0)
                 lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
-                return lines[-1][:300] if lines else ""
+                return lines[-1][:300] if lines else "no reason given"
 
             try:
                 yield process, complaint
