@@ -141,9 +141,7 @@ def make_ssh_key(comment: str) -> tuple[str, str]:
     return f"{public.decode()} {comment}".strip(), private.decode()
 
 
-def _sign(
-    authority: KeyPair, key: ec.EllipticCurvePublicKey, spec: CertificateRequestSpec
-) -> x509.Certificate:
+def _sign(authority: KeyPair, key: ec.EllipticCurvePublicKey, spec: CertificateRequestSpec) -> x509.Certificate:
     issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
     issuer_key = serialization.load_pem_private_key(authority.key.encode(), password=None)
     if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):

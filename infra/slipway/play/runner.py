@@ -61,6 +61,7 @@ class Result:
         changed: how many tasks changed something.
         digest: what it now is; empty if it is not what it should be.
         reason: one line when not ok.
+        task: the task that failed, if one did.
         cancelled: it was stopped, and there is nothing wrong with it.
     """
 
@@ -68,6 +69,7 @@ class Result:
     changed: int = 0
     digest: str = ""
     reason: str = ""
+    task: str = ""
     cancelled: bool = False
 
 
@@ -133,7 +135,7 @@ def private_folder() -> Iterator[Path]:
         for connection in folder.glob("ssh/*"):
             # Shared connections stay behind for a while, each a process that holds the key.
             subprocess.run(
-                ["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "-"], capture_output=True, check=False
+                ["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "any"], capture_output=True, check=False
             )
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -240,15 +242,17 @@ def _result(event: Event) -> Result:
         changed=int(event.get("changed") or 0),
         digest=str(event.get("digest") or "") if ok else "",
         reason="" if ok else _one_line(reason),
+        task="" if ok else str(event.get("failed_task") or ""),
         cancelled=bool(event.get("cancelled")),
     )
 
 
 def _final(target: Target, run: _Run, *, cancelled: bool) -> Result:
     """Return a host's own result, else what Ansible says about it, else what is wrong with the whole run."""
-    if found := run.results.get(target.name):
+    found = run.results.get(target.name)
+    if found and (found.ok or found.task or not (cancelled or found.cancelled)):
         return found
-    if cancelled:
+    if cancelled or (found and found.cancelled):
         return Result(ok=False, reason="cancelled", cancelled=True)
     if found := run.ansible.get(target.name):
         return found

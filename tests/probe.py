@@ -1,0 +1,115 @@
+"""A project of its own for the provider: this checkout's provider, a tiny program, a tiny role, real hosts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import tools
+from slipway import paths
+
+PROJECT = paths.root() / "tests/provider/project"
+
+
+class Project:
+    """A stack of the tiny program, in a folder of its own, driven by plain pulumi."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "project"
+        self.home = folder / "home"
+        shutil.copytree(paths.root() / "infra", self.folder / "infra", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(paths.root() / "playbooks", self.folder / "playbooks")
+        shutil.copy(paths.root() / "ansible.cfg", self.folder)
+        shutil.copytree(PROJECT, self.folder, dirs_exist_ok=True)
+        (folder / "state").mkdir()
+        self.environment = tools.environment() | {
+            "PULUMI_BACKEND_URL": f"file://{folder}/state",
+            "PULUMI_CONFIG_PASSPHRASE": "for a test",
+            "SLIPWAY_HOME": str(self.home),
+        }
+        self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+        self.pulumi("stack", "init", "test")
+
+    def pulumi(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run pulumi to its end."""
+        command = ["pulumi", *arguments, "--non-interactive"]
+        return tools.run(*command, env=self.environment, cwd=self.folder, check=check, timeout=300)
+
+    def configure(self, **values: str) -> None:
+        """Set the program's whole configuration; what is not named has its default."""
+        file = self.folder / "Pulumi.test.yaml"
+        kept = re.findall(r"^encryptionsalt: .*$", file.read_text(), re.MULTILINE) if file.exists() else []
+        lines = [f"  provider-test:{name}: {json.dumps(value)}" for name, value in values.items()]
+        file.write_text("\n".join([*kept, "config:" if lines else "", *lines]) + "\n")
+
+    def up(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Bring the stack up."""
+        return self.pulumi("up", "--yes", "--skip-preview", *arguments, check=check)
+
+    def start_up(self) -> subprocess.Popen[str]:
+        """Start to bring the stack up."""
+        command = ["pulumi", "up", "--yes", "--skip-preview", "--non-interactive"]
+        return subprocess.Popen(
+            command,
+            env=self.environment,
+            cwd=self.folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def results(self) -> dict[str, Any]:
+        """What the play says of each host, from the stack's state."""
+        exported = json.loads(self.pulumi("stack", "export").stdout)
+        plays = [each for each in exported["deployment"]["resources"] if each["type"] == "slipway:index:Play"]
+        found: dict[str, Any] = plays[0]["outputs"]["results"]
+        return found
+
+    def on_host(self, name: str, command: str) -> str:
+        """Run a shell command on a host, not by SSH."""
+        script = (
+            "import subprocess, sys; from slipway.fleet.lab import host; "
+            "sys.exit(subprocess.run(host.shell('provider-test', sys.argv[1], ['sh', '-c', sys.argv[2]])).returncode)"
+        )
+        environment = self.environment | {"PYTHONPATH": str(self.folder / "infra")}
+        return tools.run(environment["SLIPWAY_PYTHON"], "-c", script, name, command, env=environment).stdout
+
+    def lab(self, call: str) -> None:
+        """Call a function of the lab library: `host.stop("provider-test", "probe-0")`."""
+        environment = self.environment | {"PYTHONPATH": str(self.folder / "infra")}
+        tools.run(
+            environment["SLIPWAY_PYTHON"], "-c", f"from slipway.fleet.lab import host, network; {call}", env=environment
+        )
+
+    def processes(self) -> list[str]:
+        """Command lines of processes that work in, or were started from, this project."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                where = (process / "cwd").readlink()
+            except OSError:
+                continue
+            if where.is_relative_to(self.folder) or "slipway-play-" in line:
+                found.append(line)
+        return found
+
+
+def wait_for(condition: Any, seconds: float, what: str) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.2)
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Press Ctrl-C once: the engine alone gets it, as its plugins are in process groups of their own."""
+    process.send_signal(signal.SIGINT)
