@@ -89,7 +89,10 @@ class Project:
         )
 
     def processes(self) -> list[str]:
-        """Command lines of processes that work in, or were started from, this project."""
+        """Command lines of processes that work in, or were started from, this project.
+
+        Not Pulumi's Python host: after a kill of the engine it idles until it notices, some minutes later.
+        """
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
@@ -97,7 +100,8 @@ class Project:
                 where = (process / "cwd").readlink()
             except OSError:
                 continue
-            if where.is_relative_to(self.folder) or "slipway-play-" in line:
+            ours = where.is_relative_to(self.folder) or "slipway-play-" in line
+            if ours and "/pulumi-language-python " not in line:
                 found.append(line)
         return found
 

@@ -103,7 +103,7 @@ async def make_token(target: Cluster, host: str, transport: httpx.AsyncBaseTrans
     }
     retrying = tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception_type(_NotYetError),
-        wait=tenacity.wait_exponential_jitter(initial=0.2, max=5),
+        wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=5),
         stop=tenacity.stop_after_delay(_PATIENCE_SECONDS),
         reraise=True,
     )
