@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import itertools
 import os
 import signal
@@ -19,6 +20,8 @@ from slipway.fleet.lab.errors import LabError
 
 ROOT = Path("/sys/fs/cgroup")
 FOLDER = "slipway-lab"
+ASIDE = "slipway-aside"
+"""Where the processes of a cgroup v2 group go while it hands its controllers to hosts (see `_delegate`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,14 +77,14 @@ def plan(network: str, name: str) -> list[str]:
     here = layout()
     if here.version == 2 and here.systemd:
         return ["self"]
-    return [f"{point}{own}/{FOLDER}/{network}/{name}" for point, own in here.groups.items()]
+    return [f"{point}{own.removesuffix(f'/{ASIDE}')}/{FOLDER}/{network}/{name}" for point, own in here.groups.items()]
 
 
 def make(groups: list[str]) -> None:
     """Make a host's groups, and in each `supervisor` and `host`.
 
     Raises:
-        LabError: cgroup v2 without systemd, and processes of others keep the controllers from being delegated.
+        LabError: cgroup v2 without systemd, and a controller cannot be handed on.
     """
     for group in (Path(group) for group in groups if group != "self"):
         above = group.parents[2]  # the group that this process is in
@@ -142,9 +145,10 @@ def remove(groups: list[Path]) -> None:
             continue
         for path, _, _ in os.walk(group, topdown=False):
             _rmdir(Path(path))
-        for parent in group.parents[:2]:
-            with contextlib.suppress(OSError):
-                parent.rmdir()
+        with contextlib.suppress(OSError):
+            group.parents[0].rmdir()
+            group.parents[1].rmdir()
+            _take_back(group.parents[2])
 
 
 def memory(groups: list[Path]) -> int | None:
@@ -188,16 +192,43 @@ def _inherit_cpuset(group: Path) -> None:
 
 
 def _delegate(group: Path) -> None:
-    """Hand all controllers of a v2 group on to the groups below it; nothing to do on v1."""
-    if not (group / "cgroup.controllers").exists():
+    """Hand all controllers of a v2 group on to the groups below it; nothing to do on v1.
+
+    A v2 group other than the root may do so only while it has no processes itself. The group that we were started in
+    has at least us: all of them step aside into a group below it, until the last host is gone.
+    """
+    if not (ROOT / "cgroup.controllers").exists():
         return
-    missing = set((group / "cgroup.controllers").read_text().split())
-    missing -= set((group / "cgroup.subtree_control").read_text().split())
-    try:
-        for controller in missing:
-            (group / "cgroup.subtree_control").write_text(f"+{controller}")
-    except OSError as error:
-        raise LabError(
-            f"control group {group} has processes of its own, so it cannot hand {', '.join(sorted(missing))} to hosts; "
-            "start this shell in a group of its own below it"
-        ) from error
+    switch = group / "cgroup.subtree_control"
+    missing = set((group / "cgroup.controllers").read_text().split()) - set(switch.read_text().split())
+    for controller in sorted(missing):
+        try:
+            switch.write_text(f"+{controller}")
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise LabError(f"control group {group} cannot hand {controller} to hosts: {error.strerror}") from error
+            (group / ASIDE).mkdir(exist_ok=True)
+            _move_processes(group, group / ASIDE)
+            switch.write_text(f"+{controller}")
+
+
+def _take_back(group: Path) -> None:
+    """Undo `_delegate` in the group that hosts were started from, if its processes had stepped aside for it."""
+    aside = group / ASIDE
+    if not aside.is_dir():
+        return
+    for controller in (group / "cgroup.subtree_control").read_text().split():
+        (group / "cgroup.subtree_control").write_text(f"-{controller}")
+    _move_processes(aside, group)
+    _rmdir(aside)
+
+
+def _move_processes(source: Path, target: Path) -> None:
+    """Move all processes of a group, those too that are forked meanwhile."""
+    for _ in range(100):
+        processes = (source / "cgroup.procs").read_text().split()
+        if not processes:
+            return
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                (target / "cgroup.procs").write_text(process)
