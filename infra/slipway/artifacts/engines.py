@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -26,9 +25,10 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
 from slipway import paths
-from slipway.artifacts import download, gobuild
+from slipway.artifacts import gobuild
+from slipway.artifacts.errors import EngineError
 from slipway.artifacts.progress import Progress
-from slipway.release import Arch, Component, Download, Release
+from slipway.release import Arch, Release
 
 MANIFEST = "manifest.json"
 
@@ -47,10 +47,6 @@ COLD_SECONDS = {
     "pause": 2,
 }
 """What each build took once on two busy cores, modules fetched on the way; only used to start the longest first."""
-
-
-class EngineError(RuntimeError):
-    """An engine that cannot be had; one line."""
 
 
 class File(BaseModel):
@@ -164,12 +160,14 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
         build: build even what could be downloaded.
 
     Raises:
-        download.WrongDigestError: a download is not the pinned file.
-        gobuild.BuildError, apt.PackageError, EngineError: it could be had in no way.
+        EngineError: a download is not the pinned file, or the engine could be had in no way.
+        gobuild.BuildError, apt.PackageError: building failed.
     """
     if engine := find(name, release):
         _point(engine)
         return engine
+    from slipway.artifacts import obtain  # loads an HTTP client: only when something is missing
+
     place = folder(name, release)
     place.parent.mkdir(parents=True, exist_ok=True)
     with _held(name, progress):
@@ -179,7 +177,9 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
             shutil.rmtree(left)
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=place.parent))
         try:
-            manifest = _fill(name, release, partial, progress, build=build)
+            begun = time.monotonic()
+            sources = obtain.fill(name, release, arch(), partial, progress, build=build)
+            manifest = _manifest(name, release, partial, sources, time.monotonic() - begun)
             (partial / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n")
             partial.chmod(0o755)
             if place.exists():  # damaged: find() refused it
@@ -212,41 +212,10 @@ def ensure_all(
     return {name: ensure(name, release, progress) for name in wanted}
 
 
-def _fill(name: str, release: Release, target: Path, progress: Progress, *, build: bool) -> Manifest:
-    """Put every file of a component into a folder; return its manifest."""
+def _manifest(name: str, release: Release, folder: Path, sources: dict[str, str], seconds: float) -> Manifest:
     component = release.component(name)
-    started = time.monotonic()
-    reason = "asked for" if build else _why_not(component)
-    label = _label(name, release)
-    sources: dict[str, str] = {}
-    if reason is None:
-        with progress.step(label, "downloading") as step:
-            try:
-                for published in component.downloads:
-                    sources |= _download(published, target, step)
-            except download.WrongDigestError as error:
-                raise EngineError(f"{label}: {error}") from None
-            except download.DownloadError as error:
-                reason, sources = f"the release file cannot be had: {error}", {}
-    rest = [file for file in component.files() if file not in sources]
-    if rest:
-        if component.build is None:
-            raise EngineError(f"{label}: {reason}, and the release says no way to build it")
-        why = f" ({reason})" if reason else f" what has no published digest ({', '.join(rest)})"
-        with progress.step(label, f"building from Go modules{why}"):
-            recipe = component.build
-            if len(rest) < len(component.files()):
-                recipe = recipe.model_copy(
-                    update={
-                        "packages": {file: package for file, package in recipe.packages.items() if file in rest},
-                        "copies": {file: path for file, path in recipe.copies.items() if file in rest},
-                    }
-                )
-            gobuild.build(name, recipe, release.toolchain, arch(), target)
-        origin = name if component.build.module == "." else f"{component.build.module}@{component.build.version}"
-        sources |= dict.fromkeys(rest, origin)
     described = tuple(
-        File(name=file, sha256=_sha256(target / file), size=(target / file).stat().st_size, source=sources[file])
+        File(name=file, sha256=_sha256(folder / file), size=(folder / file).stat().st_size, source=sources[file])
         for file in component.files()
     )
     return Manifest(
@@ -254,7 +223,7 @@ def _fill(name: str, release: Release, target: Path, progress: Progress, *, buil
         version=component.version,
         digest=digest(name, release),
         files=described,
-        seconds=round(time.monotonic() - started, 1),
+        seconds=round(seconds, 1),
     )
 
 
@@ -275,52 +244,6 @@ def _held(name: str, progress: Progress) -> Iterator[None]:
 
 def _label(name: str, release: Release) -> str:
     return f"{name} {release.version(name)}"
-
-
-def _why_not(component: Component) -> str | None:
-    """Return why nothing of a component can be downloaded, or None when all its downloads can be."""
-    if not component.downloads:
-        return component.unverified or "not published"
-    for published in component.downloads:
-        if published.digest(arch()) is None:
-            return f"no digest known for {arch()}"
-        if why := download.unreachable(published.url.format(arch=arch())):
-            return f"release file {why}"
-    return None
-
-
-def _download(published: Download, target: Path, step: Any) -> dict[str, str]:
-    """Fetch one published file and take out what the component needs; return the address of each."""
-    checked = published.digest(arch())
-    if checked is None:
-        raise EngineError(f"{published.url}: no digest known for {arch()}")
-    url = published.url.format(arch=arch())
-
-    def show(done: int, total: int | None) -> None:
-        step.doing = f"downloading {done >> 20}" + (f" of {total >> 20} MiB" if total else " MiB")
-
-    archive = download.fetch(url, *checked, paths.downloads(), progress=show)
-    if published.file:
-        shutil.copyfile(archive, target / published.file)
-    else:
-        _extract(archive, {name: path.format(arch=arch()) for name, path in published.members.items()}, target, url)
-    for name in published.names():
-        (target / name).chmod(0o755)
-    return dict.fromkeys(published.names(), url)
-
-
-def _extract(archive: Path, members: dict[str, str], target: Path, url: str) -> None:
-    """Take single files out of a tar archive."""
-    with tarfile.open(archive) as opened:
-        for name, path in members.items():
-            try:
-                content = opened.extractfile(path)
-            except KeyError:
-                content = None
-            if content is None:
-                raise EngineError(f"{url}: no file {path} in the archive")
-            with content, (target / name).open("wb") as file:
-                shutil.copyfileobj(content, file)
 
 
 def _sha256(path: Path) -> str:

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from slipway import paths
 from slipway.artifacts import engines, oci
-from slipway.artifacts.engines import EngineError
+from slipway.artifacts.errors import EngineError
 from slipway.release import Release
 
 
