@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes
 
 from slipway import release, spec, trust
-from slipway.addons import Context, coredns, dns_autoscaler, priority, rbac
+from slipway.addons import Context, coredns, dns_autoscaler, fairness, priority, rbac
 from slipway.fleet.lab.build import build
 from slipway.plays import Plays, sources
 
@@ -36,7 +36,7 @@ def main() -> None:
     context = Context(
         cluster, provider, after=[apiservers, balancers], images={name: pinned.image(name) for name in pinned.images}
     )
-    base = [*rbac.create(context), *priority.create(context)]
+    base = [*rbac.create(context), *priority.create(context), *fairness.create(context)]
     pools = [plays.pool(pool, kubeconfig, after=[*base, balancers]) for pool in cluster.pools]
     workloads = context.then(pools)
     coredns.create(workloads)

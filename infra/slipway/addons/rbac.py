@@ -28,8 +28,6 @@ CLUSTER_ROLES: dict[str, list[dict[str, Any]]] = {
         _rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update", "patch"]),
         _rule("certificates.k8s.io", ["signers"], ["approve"], ["kubernetes.io/kubelet-serving"]),
         _rule("", ["nodes"], ["get"]),
-        _rule("", ["events"], ["create", "patch"]),
-        _rule("events.k8s.io", ["events"], ["create", "patch"]),
     ],
     # kube-proxy runs with its kubelet's certificate. The Node authorizer already lets a node read itself.
     "slipway:node-proxier": [
