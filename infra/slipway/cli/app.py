@@ -36,7 +36,7 @@ app.command(rich_help_panel=_TOOLS)(engines.engines)
 app.command(
     "test",
     rich_help_panel=_TOOLS,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(tests.run_tests)
 
 if importlib.util.find_spec("slipway.cli.lab"):

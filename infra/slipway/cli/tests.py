@@ -20,6 +20,9 @@ from slipway.cli.problems import FAILED
 SUITES = ("unit", "graph", "provider", "roles", "lab")
 """Folders of tests/ in the order in which they run: cheap ones first, those that break things last."""
 
+CHEAP = ("ruff", "mypy", "ansible-lint", "unit", "graph")
+"""What needs neither engines nor hosts."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -42,8 +45,9 @@ def run_tests(
     ./slipway test tests/lab -k faults.
     """
     pinned = setup.release_of("lab")
-    chosen = set(only or (("ruff", "mypy", "ansible-lint", "unit", "graph") if fast else ()))
-    if not fast and (not chosen or chosen & {"provider", "roles", "lab"}):
+    chosen = set(only or (CHEAP if fast else ()))
+    named = {argument.split("/")[1] for argument in context.args if argument.startswith("tests/")}
+    if not (chosen or named) or (chosen | named) - set(CHEAP):
         with Progress() as progress:
             setup.make_ready(pinned, progress)
     variables = environment.merged(pinned)
@@ -68,8 +72,8 @@ def _checks(chosen: set[str], extra: list[str]) -> list[Check]:
     ]
     pytest = (sys.executable, "-P", "-m", "pytest")
     if extra:
-        named = any((paths.root() / argument.partition("::")[0]).exists() for argument in extra)
-        return [Check("pytest", (*pytest, *([] if named else suites), *extra))]
+        places = any((paths.root() / argument.partition("::")[0]).exists() for argument in extra)
+        return [Check("pytest", (*pytest, *([] if places else suites), *extra))]
     checks = [check for check in linters if not chosen or check.name in chosen]
     return [*checks, Check("pytest", (*pytest, *suites))] if suites else checks
 
