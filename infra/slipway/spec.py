@@ -57,20 +57,28 @@ class _Model(BaseModel):
 class LabFleet(_Model):
     """Hosts are systemd containers on this machine, joined by the Linux bridge `bridge` (at most 15 characters)."""
 
-    kind: Literal["lab"]
-    os: Literal["debian13"] = "debian13"
-    bridge: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,14}$")] | None = None
+    kind: Literal["lab"] = Field(description="where the machines come from")
+    os: Literal["debian13"] = Field(default="debian13", description="operating system of the hosts")
+    bridge: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,14}$")] | None = Field(
+        default=None, description="name of the Linux bridge, at most 15 characters; `slipway-<name>` when left out"
+    )
 
 
 class Network(_Model):
     """Address plan. `pod_prefix` is the prefix length of one node's pod network."""
 
-    hosts: Cidr
-    pods: Cidr
-    services: Cidr
-    pod_prefix: int = Field(default=24, ge=16, le=28)
-    domain: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] = "cluster.local"
-    pod_network: Literal["routed", "none"] = "routed"
+    hosts: Cidr = Field(description="network of the hosts, a /24 or larger; its first address is the gateway")
+    pods: Cidr = Field(description="network of all pods")
+    services: Cidr = Field(
+        description="network of Services, /12 to /26; its first address is the API, its tenth the cluster DNS"
+    )
+    pod_prefix: int = Field(default=24, ge=16, le=28, description="prefix length of one node's pod network")
+    domain: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] = Field(
+        default="cluster.local", description="DNS domain of the cluster"
+    )
+    pod_network: Literal["routed", "none"] = Field(
+        default="routed", description="`routed`: BIRD announces pod networks by BGP; `none`: you bring a CNI"
+    )
     bgp_as: int = Field(default=64512, ge=64512, le=65534, description="private AS number of the routed pod network")
 
     @property
@@ -87,32 +95,46 @@ class Network(_Model):
 class EtcdGroup(_Model):
     """An etcd cluster on hosts of its own. `quota_bytes`: 8 GiB is the largest that etcd suggests."""
 
-    count: int = Field(ge=1, le=7)
-    quota_bytes: int = Field(default=8 * 1024**3, ge=256 * 1024**2, le=8 * 1024**3)
-    snapshot_count: int = Field(default=10_000, ge=1_000)
-    heartbeat_ms: int = Field(default=100, ge=10, le=5_000)
-    election_ms: int = Field(default=1_000, ge=100, le=50_000)
+    count: int = Field(ge=1, le=7, description="members, an odd number")
+    quota_bytes: int = Field(
+        default=8 * 1024**3,
+        ge=256 * 1024**2,
+        le=8 * 1024**3,
+        description="size of the database at which writes are refused, bytes",
+    )
+    snapshot_count: int = Field(default=10_000, ge=1_000, description="writes between two snapshots of a member")
+    heartbeat_ms: int = Field(default=100, ge=10, le=5_000, description="time between a leader's heartbeats, ms")
+    election_ms: int = Field(
+        default=1_000,
+        ge=100,
+        le=50_000,
+        description="silence after which members elect a leader, ms; five heartbeats or more",
+    )
 
 
 class ApiServers(_Model):
     """API server hosts. `flags` are added to the API server's and win over ours."""
 
-    count: int = Field(ge=1, le=9)
-    flags: dict[str, str] = Field(default_factory=dict)
+    count: int = Field(ge=1, le=9, description="hosts with an API server, a controller manager and a scheduler")
+    flags: dict[str, str] = Field(
+        default_factory=dict, description="more flags of kube-apiserver, without dashes; they win over Slipway's"
+    )
 
 
 class LoadBalancers(_Model):
     """Hosts with haproxy before the API servers; the routed pod network's route reflector is there too."""
 
-    count: int = Field(default=1, ge=1, le=1)
+    count: int = Field(default=1, ge=1, le=1, description="hosts with haproxy; one, for now")
 
 
 class Taint(_Model):
     """A taint that a pool's nodes register with."""
 
-    key: LabelKey
-    value: LabelValue = ""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    key: LabelKey = Field(description="key of the taint")
+    value: LabelValue = Field(default="", description="value of the taint")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
+        description="what happens to pods that do not tolerate it"
+    )
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}:{self.effect}"
@@ -121,42 +143,52 @@ class Taint(_Model):
 class Pool(_Model):
     """Machines of one kind that run pods. `max_pods` must fit into one node's pod network."""
 
-    name: Name
-    count: int = Field(ge=0, le=5_000)
-    platform: str = "generic"
-    max_pods: int = Field(default=110, ge=8, le=250)
-    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    taints: list[Taint] = Field(default_factory=list)
+    name: Name = Field(description="name of the pool; its hosts are `<cluster>-<pool>-<number>`")
+    count: int = Field(ge=0, le=5_000, description="nodes")
+    platform: str = Field(default="generic", description="machine type; the value of the label `slipway.dev/platform`")
+    max_pods: int = Field(default=110, ge=8, le=250, description="pods on one node; they must fit into its pod network")
+    labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, description="labels that nodes get when they register"
+    )
+    taints: list[Taint] = Field(default_factory=list, description="taints that nodes get when they register")
 
 
 class CoreDns(_Model):
     """`nodes_per_replica`: one CoreDNS pod for that many nodes, never fewer than `min_replicas`."""
 
-    min_replicas: int = Field(default=2, ge=1, le=100)
-    max_replicas: int = Field(default=50, ge=1, le=500)
-    nodes_per_replica: int = Field(default=100, ge=1)
+    min_replicas: int = Field(
+        default=2, ge=1, le=100, description="fewest CoreDNS pods, but never more than one a node"
+    )
+    max_replicas: int = Field(default=50, ge=1, le=500, description="most CoreDNS pods")
+    nodes_per_replica: int = Field(default=100, ge=1, description="one CoreDNS pod for so many nodes")
     forward_to: str = Field(default="/etc/resolv.conf", description="upstream: addresses, or a resolv.conf of the node")
 
 
 class Addons(_Model):
     """What runs in the cluster."""
 
-    coredns: CoreDns = Field(default_factory=CoreDns)
+    coredns: CoreDns = Field(default_factory=CoreDns, description="cluster DNS")
 
 
 class Cluster(_Model):
     """One cluster: the whole of what a stack file declares."""
 
-    name: Name
-    release: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-    fleet: LabFleet
-    network: Network
-    etcd: EtcdGroup
-    etcd_events: EtcdGroup
-    apiservers: ApiServers
-    load_balancers: LoadBalancers = Field(default_factory=LoadBalancers)
-    pools: list[Pool] = Field(default_factory=list)
-    addons: Addons = Field(default_factory=Addons)
+    name: Name = Field(description="name of the cluster; the first part of every host's name")
+    release: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")] = Field(
+        description="release file `stacks/releases/<release>.yaml` that pins every version"
+    )
+    fleet: LabFleet = Field(description="where the machines come from")
+    network: Network = Field(description="addresses")
+    etcd: EtcdGroup = Field(description="the main etcd cluster")
+    etcd_events: EtcdGroup = Field(description="the etcd cluster of events")
+    apiservers: ApiServers = Field(description="API server hosts")
+    load_balancers: LoadBalancers = Field(
+        default_factory=LoadBalancers, description="haproxy before the API servers, and the route reflector"
+    )
+    pools: list[Pool] = Field(
+        default_factory=list, description="node pools, at most eight; add new ones at the end, so that no host moves"
+    )
+    addons: Addons = Field(default_factory=Addons, description="what runs in the cluster")
 
     @property
     def nodes(self) -> int:
