@@ -122,12 +122,18 @@ def test_a_killed_engine_takes_everything_with_it_and_the_next_up_goes_on(projec
     assert project.on_host("probe-1", "grep -c fifth /etc/probe.count").strip() == "1"
 
 
-def test_an_input_that_does_not_fit_is_one_line_with_its_name(project: Project):
-    project.configure(text="fifth", mode="sideways", cidr="10.96.0.0/99")
-    failed = project.pulumi("preview", check=False)
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("cidr", "10.96.0.0/99", "LabNetwork resource 'network': property cidr value {10.96.0.0/99} has a problem"),
+        ("mode", "sideways", "rollout.mode"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_one_line_with_its_name(project: Project, name: str, value: str, error: str):
+    project.configure(text="fifth", **{name: value})
+    failed = project.up(check=False)
     assert failed.returncode != 0
-    assert "rollout.mode" in failed.stdout
-    assert "cidr" in failed.stdout
+    assert error in failed.stdout
     assert "Traceback" not in failed.stdout + failed.stderr
 
 

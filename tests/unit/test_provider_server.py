@@ -46,7 +46,8 @@ async def call(method: str, request: Any) -> Any:
 
 def check(kind: str, news: dict[str, Any]) -> dict[str, str]:
     answer = run(call("Check", provider_pb2.CheckRequest(urn=urn(kind), news=wire.encode(news))))
-    return {failure.property: failure.reason for failure in answer.failures}
+    named = [[failure.property, failure.reason] for failure in answer.failures]
+    return dict(each if each[0] else each[1].split(": ", 1) for each in named)
 
 
 def diff(kind: str, old: dict[str, Any], new: dict[str, Any], outputs: dict[str, Any] | None = None) -> Any:
@@ -89,6 +90,11 @@ class TestCheck:
 
     def test_two_hosts_of_one_name(self):
         assert "a is there more than once" in str(check("Play", PLAY | {"hosts": [HOST, HOST]}))
+
+    def test_the_engine_is_given_the_name_only_of_what_it_may_print(self):
+        news = wire.encode({"playbook": 1, "sshKey": Secret({}), "hosts": [{}], "digest": "d", "release": "r"})
+        answer = run(call("Check", provider_pb2.CheckRequest(urn=urn("Play"), news=news)))
+        assert {failure.property for failure in answer.failures} == {"playbook", ""}
 
 
 class TestDiff:

@@ -158,17 +158,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """Check inputs; every failure names its property."""
         async with self._errors(request.urn, context):
             resource = resource_of(request.urn)
-            news = wire.reveal(wire.decode(request.news))
-            failures: Mapping[str, str]
+            marked = wire.decode(request.news)
+            news = wire.reveal(marked)
             try:
                 inputs = resource.inputs.model_validate(news)
             except ValidationError as error:
                 failures = _failures(error, news)
             else:
-                failures = {} if wire.has_unknown(news) else resource.check(inputs)
+                failures = {} if wire.has_unknown(news) else dict(resource.check(inputs))
             return provider_pb2.CheckResponse(
                 inputs=request.news,
-                failures=[provider_pb2.CheckFailure(property=name, reason=reason) for name, reason in failures.items()],
+                failures=[_check_failure(name, reason, marked) for name, reason in failures.items()],
             )
 
     async def Diff(self, request: provider_pb2.DiffRequest, context: _Context) -> Any:
@@ -256,6 +256,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             await _abort(context, _one_line(f"{kind}: {error} (a fault in Slipway; details: {details_file()})"))
 
 
+def _check_failure(name: str, reason: str, marked: Mapping[str, Any]) -> provider_pb2.CheckFailure:
+    """Return a failure for the engine.
+
+    The engine prints the value of the property that a failure names: of an inner one it knows none, of a secret it must
+    not. The reason says the name of these.
+    """
+    if name in marked and not isinstance(marked[name], wire.Secret):
+        return provider_pb2.CheckFailure(property=name, reason=reason)
+    return provider_pb2.CheckFailure(reason=f"{name}: {reason}" if name else reason)
+
+
 async def _diff(resource: Resource[Any], request: provider_pb2.DiffRequest) -> provider_pb2.DiffResponse:
     old, new = wire.decode(request.old_inputs), wire.decode(request.news)
     changes = wire.difference(old, new)
@@ -293,10 +304,12 @@ def _top(path: str) -> str:
 def _inputs(resource: Resource[Any], struct: struct_pb2.Struct) -> Inputs:
     """Return a request's inputs as their model.
 
+    They were checked before they came into the state, maybe by a newer Slipway: names that are unknown here are left out.
+
     Raises:
-        ValidationError: they do not fit (a stack that another version of Slipway wrote).
+        ValidationError: they do not fit.
     """
-    inputs: Inputs = resource.inputs.model_validate(wire.reveal(wire.decode(struct)))
+    inputs: Inputs = resource.inputs.model_validate(wire.reveal(wire.decode(struct)), extra="ignore")
     return inputs
 
 
@@ -320,7 +333,7 @@ def _failures(error: ValidationError, values: Mapping[str, Any]) -> dict[str, st
             case _ if wire.has_unknown(_at(values, location)):
                 continue
             case _:
-                reason = problem["msg"]
+                reason = problem["msg"].removeprefix("Value error, ")
         failures.setdefault(_path(location), _one_line(reason))
     return failures
 

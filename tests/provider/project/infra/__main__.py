@@ -1,10 +1,13 @@
 """Two lab hosts, one of each kind of key, and a play on both hosts. What changes from test to test is configuration."""
 
+import signal
+
 import pulumi
 
 from slipway import resources
 from slipway.node import bundle
 
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # told to stop: end at once, without a traceback
 config = pulumi.Config()
 key = resources.SshKey("ssh", comment="provider test")
 authority = resources.CertificateAuthority("authority", common_name="probe")
