@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Import OCI archives into containerd's namespace for pods, only those that are missing."""
 
 from __future__ import annotations
@@ -11,19 +10,22 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
----
 module: slipway_images
 short_description: Preload images into containerd
 description:
-  - Imports OCI archives into the namespace C(k8s.io) of containerd when the image is missing there or has another digest.
-  - They are pinned, so that the kubelet never collects them as garbage; there may be no registry to have them from again.
+  - Imports OCI archives into containerd's namespace C(k8s.io) when the image is missing there or has another digest.
+  - Pins them, so that the kubelet never collects them as garbage; there may be no registry to have them from again.
   - Images that this module preloaded earlier and that are no longer wanted lose the pin and go when nothing uses them.
 options:
   images:
-    description: "Images: ref (name for pods), source (URL of an OCI archive: file, http, https), digest (of the image in it)."
+    description: Images.
     type: list
     elements: dict
     required: true
+    suboptions:
+      ref: {description: Name for pods., type: str, required: true}
+      source: {description: "URL of an OCI archive: file, http or https.", type: str, required: true}
+      digest: {description: Digest of the image in it., type: str, required: true}
   address:
     description: Socket of containerd.
     type: path
@@ -92,7 +94,10 @@ class Ctr:
         command = [*self._command, *arguments]
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE if archive else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                command,
+                stdin=subprocess.PIPE if archive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
             )
         except OSError as error:
             raise ImagesError(f"{command[0]}: {error.strerror}; expected containerd's ctr there") from None
@@ -116,13 +121,16 @@ class Ctr:
 def import_image(ctr: Ctr, image: dict[str, str]) -> None:
     """Import one archive and check that it holds the image it should. Raises ImagesError."""
     try:
-        with urllib.request.urlopen(image["source"], timeout=60) as archive:  # noqa: S310 (schemes are the caller's choice)
+        with urllib.request.urlopen(image["source"], timeout=60) as archive:  # noqa: S310 (file is meant, too)
             ctr("import", "--digests=false", "-", archive=archive)
     except (urllib.error.URLError, OSError, ValueError) as error:
-        raise ImagesError(f"{image['source']}: {getattr(error, 'reason', error)}; expected an OCI archive of {image['ref']}") from None
+        reason = getattr(error, "reason", error)
+        raise ImagesError(f"{image['source']}: {reason}; expected an OCI archive of {image['ref']}") from None
     got = ctr.list().get(image["ref"], ("no such image", {}))[0]
     if got != image["digest"]:
-        raise ImagesError(f"{image['source']}: {image['ref']} is {got}, expected {image['digest']}; make the archive again")
+        raise ImagesError(
+            f"{image['source']}: {image['ref']} is {got}, expected {image['digest']}; make the archive again"
+        )
 
 
 def run(ctr: Ctr, images: list[dict[str, str]], check: bool) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-#!/usr/bin/python
-"""The kubelet's way into the API: a bootstrap kubeconfig with a fresh token, but only while it has no certificate of its own."""
+"""The kubelet's way into the API: a fresh token, but only while it has no certificate of its own."""
 
 from __future__ import annotations
 
@@ -9,19 +8,20 @@ import re
 import socket
 import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import Attributes, SlipwayError, read_if_present, write_atomic
 
 DOCUMENTATION = r"""
----
 module: slipway_kubelet_credentials
 short_description: Bootstrap and client credentials of the kubelet
 description:
-  - With C(state=present) a valid client certificate leaves the host alone, except that the kubelet's kubeconfig follows a changed
-    server or authority. Without one, a short-lived token is asked from the controller and written to the bootstrap kubeconfig (0600).
-  - With C(state=joined) it waits until the kubelet has its certificate, then removes the bootstrap kubeconfig, so that no token stays.
+  - With C(state=present) a valid client certificate leaves the host alone, except that the kubelet's kubeconfig follows
+    a changed server or authority. Without one, a short-lived token is asked from the controller and written to the
+    bootstrap kubeconfig (0600).
+  - With C(state=joined) it waits until the kubelet has its certificate, then removes the bootstrap kubeconfig, so that
+    no token stays.
 options:
   state: {description: See above., type: str, choices: [present, joined], default: present}
   server: {description: URL of the API., type: str, required: true}
@@ -60,11 +60,13 @@ def bootstrap_text(server: str, authority_file: str, token: str) -> str:
 def kubelet_text(server: str, authority_file: str, client_certificate: str) -> str:
     """A kubeconfig that uses the certificate the kubelet rotates."""
     return _kubeconfig(
-        server, authority_file, [f"    client-certificate: {client_certificate}", f"    client-key: {client_certificate}"]
+        server,
+        authority_file,
+        [f"    client-certificate: {client_certificate}", f"    client-key: {client_certificate}"],
     )
 
 
-def _kubeconfig(server: str, authority_file: str, user: List[str]) -> str:
+def _kubeconfig(server: str, authority_file: str, user: list[str]) -> str:
     lines = [
         "apiVersion: v1",
         "kind: Config",
@@ -88,7 +90,7 @@ def _kubeconfig(server: str, authority_file: str, user: List[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def essence(text: str) -> Dict[str, str]:
+def essence(text: str) -> dict[str, str]:
     """What matters of a kubeconfig, whoever wrote it: server, authority and client certificate."""
     keys = ("server", "certificate-authority", "client-certificate", "client-key")
     found = {}
@@ -119,7 +121,7 @@ def ask_token(broker: str) -> str:
     except OSError as error:
         raise SlipwayError(f"{broker}: no bootstrap token: {error}; {where}") from None
     try:
-        answer: Dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
     except ValueError:
         raise SlipwayError(f"{broker}: no bootstrap token: the controller is gone; {where}") from None
     token = str(answer.get("token", ""))
@@ -128,7 +130,7 @@ def ask_token(broker: str) -> str:
     return token
 
 
-def present(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
+def present(params: dict[str, Any], check: bool) -> dict[str, Any]:
     """See DOCUMENTATION: state=present."""
     server, authority_file = params["server"], params["authority_file"]
     if not certificate_valid(params["client_certificate"]):
@@ -144,13 +146,14 @@ def present(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
     return {"changed": changed, "joining": False}
 
 
-def joined(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
+def joined(params: dict[str, Any], check: bool) -> dict[str, Any]:
     """See DOCUMENTATION: state=joined. Raises SlipwayError after the deadline."""
     begin = time.monotonic()
     while not check and not certificate_valid(params["client_certificate"]):
         if time.monotonic() - begin >= params["seconds"]:
             raise SlipwayError(
-                f"the kubelet got no client certificate from {params['server']} within {params['seconds']} s{_last_words()} (see: journalctl -u kubelet)"
+                f"the kubelet got no client certificate from {params['server']} within {params['seconds']} s"
+                f"{_last_words()} (see: journalctl -u kubelet)"
             )
         time.sleep(POLL_SECONDS)
     leftover = os.path.exists(params["bootstrap_kubeconfig"])
@@ -159,7 +162,7 @@ def joined(params: Dict[str, Any], check: bool) -> Dict[str, Any]:
     return {"changed": leftover, "joining": False}
 
 
-def _text(path: str) -> Optional[str]:
+def _text(path: str) -> str | None:
     content = read_if_present(path)
     return None if content is None else content.decode(errors="replace")
 

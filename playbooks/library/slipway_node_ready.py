@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Wait until this host's own Node object is Ready."""
 
 from __future__ import annotations
@@ -9,11 +8,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_node_api import ApiError, get_node, not_ready_reason
 
 DOCUMENTATION = r"""
----
 module: slipway_node_ready
 short_description: Wait until this host's Node is Ready
 description:
-  - Reads the Node object with the kubelet's own certificate, so it asks for nothing but itself and needs no other credentials.
+  - Reads the Node object with the kubelet's own certificate and so needs no other credentials.
   - Never changes anything; in check mode it does not wait.
 options:
   name: {description: Name of the Node., type: str, required: true}
@@ -65,7 +63,9 @@ def main() -> None:
         if waited >= params["seconds"]:
             break
         time.sleep(POLL_SECONDS)
-    module.fail_json(msg=f"Node {params['name']} is not Ready after {waited:.0f} s: {reason} (see: journalctl -u kubelet)")
+    module.fail_json(
+        msg=f"Node {params['name']} is not Ready after {waited:.0f} s: {reason} (see: journalctl -u kubelet)"
+    )
 
 
 if __name__ == "__main__":

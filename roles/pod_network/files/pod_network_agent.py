@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 from slipway_node_api import ApiError, get_node, pod_networks
 
@@ -34,9 +34,9 @@ LONGEST_RETRY_SECONDS = 30.0
 CNI_VERSION = "1.0.0"
 
 
-def conflist(networks: List[str], mtu: int) -> str:
+def conflist(networks: list[str], mtu: int) -> str:
     """The CNI configuration: a routed veth for each pod, addresses from this node's networks, host ports."""
-    plugins: List[Dict[str, Any]] = [
+    plugins: list[dict[str, Any]] = [
         {
             "type": "ptp",
             "mtu": mtu,
@@ -53,13 +53,13 @@ def conflist(networks: List[str], mtu: int) -> str:
     return json.dumps({"cniVersion": CNI_VERSION, "name": "slipway", "plugins": plugins}, indent=2) + "\n"
 
 
-def bird_include(networks: List[str]) -> str:
+def bird_include(networks: list[str]) -> str:
     """The announced prefixes. Addresses that no pod has are unreachable here, so they never loop to the gateway."""
     routes = "".join(f"  route {network} unreachable;\n" for network in networks)
     return f"protocol static slipway_pods {{\n  ipv4;\n{routes}}}\n"
 
 
-def usable(networks: List[str]) -> List[str]:
+def usable(networks: list[str]) -> list[str]:
     """The IPv4 ones; the pod network has no IPv6 yet."""
     return [network for network in networks if ipaddress.ip_network(network).version == 4]
 
@@ -81,7 +81,7 @@ def write_if_different(path: Path, text: str) -> bool:
     with os.fdopen(handle, "w") as file:
         file.write(text)
         os.fchmod(file.fileno(), 0o644)
-    os.replace(temporary, path)
+    Path(temporary).replace(path)
     return True
 
 
@@ -92,7 +92,7 @@ def reload_bird() -> None:
         LOG.warning("birdc configure: %s", (done.stderr or done.stdout).strip().replace("\n", "; "))
 
 
-def apply(config: Dict[str, Any], networks: List[str]) -> None:
+def apply(config: dict[str, Any], networks: list[str]) -> None:
     """Write what follows from the networks. The route is announced before a pod can have an address of it."""
     mtu = config["mtu"] or interface_mtu(config["address"])
     target = Path(config["conflist"])
@@ -107,28 +107,26 @@ def apply(config: Dict[str, Any], networks: List[str]) -> None:
             LOG.info("removed %s, of an earlier release", stale)
 
 
-def look(config: Dict[str, Any]) -> List[str]:
+def look(config: dict[str, Any]) -> list[str]:
     """The node's networks; empty while it has none. Raises ApiError."""
-    node = get_node(
-        config["api_server"], config["authority_file"], config["client_certificate"], config["node_name"]
-    )
+    node = get_node(config["api_server"], config["authority_file"], config["client_certificate"], config["node_name"])
     return usable(pod_networks(node))
 
 
-def run(config: Dict[str, Any]) -> None:
+def run(config: dict[str, Any]) -> None:
     """Look and apply for ever."""
     said = ""
     retry = FIRST_SECONDS
     while True:
         try:
             networks = look(config)
-            problem = "" if networks else f"Node {config['node_name']} has no pod network yet (kube-controller-manager gives it)"
+            problem = "" if networks else f"Node {config['node_name']} has no pod network yet"
         except ApiError as error:
             networks, problem = [], str(error)
         if networks:
             apply(config, networks)
             retry = FIRST_SECONDS
-            wait = config["recheck_seconds"] * random.uniform(0.8, 1.2)
+            wait = config["recheck_seconds"] * random.uniform(0.8, 1.2)  # noqa: S311 (spreads load)
         else:
             wait = retry
             retry = min(retry * 1.5, LONGEST_RETRY_SECONDS)
