@@ -217,6 +217,17 @@ class Release(_Model):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        for (key, _), name in zip(node.value, keys, strict=True):
+            if keys.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key {name!r} is there twice", key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def load(release: str, folder: Path | None = None) -> Release:
     """Read and check a release by its id.
 
@@ -238,7 +249,7 @@ def load(release: str, folder: Path | None = None) -> Release:
             f"{shown}: no release {release!r}{_nearest(release, known)}; there are: {', '.join(known) or 'none'}"
         ) from None
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
     except yaml.YAMLError as error:
         raise ReleaseError(f"{shown}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):

@@ -112,7 +112,15 @@ def test_what_does_not_fit_together(tmp_path: Path, change: object, said: str) -
     assert said in " ".join(refused(tmp_path, change))
 
 
-@pytest.mark.parametrize(("text", "said"), [("- a", "expected a mapping"), ("a: [", "not YAML"), ("", "NoneType")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- a", "expected a mapping"),
+        ("a: [", "not YAML"),
+        ("", "NoneType"),
+        ("a: 1\na: 2", "'a' is there twice.*line 2"),
+    ],
+)
 def test_not_a_release(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "changed.yaml").write_text(text)
     with pytest.raises(release.ReleaseError, match=said) as caught:
