@@ -14,7 +14,7 @@ import urllib.request
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slipway_io import SlipwayError, link_atomic
+from ansible.module_utils.slipway_io import SlipwayError, link_atomic, make_directory
 
 DOCUMENTATION = r"""
 module: slipway_artifact
@@ -178,7 +178,7 @@ def extract(archive: str, member: str, target: str, source: str) -> None:
 
 def install(directory: str, files: list[dict[str, Any]], stamp: Stamp) -> None:
     """Fetch and put in place ``files``; ``stamp`` gains what was installed. Each source is fetched once."""
-    os.makedirs(directory, mode=0o755, exist_ok=True)
+    make_directory(directory)
     sources: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for wanted in files:
         sources.setdefault((wanted["source"], wanted["sha256"]), []).append(wanted)

@@ -23,6 +23,7 @@ from ansible.module_utils.slipway_io import (
     SlipwayError,
     attributes,
     attributes_differ,
+    make_directory,
     read_if_present,
     set_attributes,
     write_atomic,
@@ -315,8 +316,7 @@ class Files:
         if not os.path.isdir(path) and path not in self.changed:
             self.changed.append(path)
             if not self.check:
-                os.makedirs(path, mode=0o755, exist_ok=True)
-                os.chmod(path, 0o755)  # noqa: S103 certificates are public
+                make_directory(path)
 
     def write(self, path: str, data: bytes, owner: str, group: str | None, mode: str) -> bool:
         """A file with this content; returns whether the content changed."""

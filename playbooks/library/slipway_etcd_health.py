@@ -76,11 +76,13 @@ def unit_state(unit: str) -> dict[str, str]:
 
 
 def last_words(unit: str) -> str:
-    """The message of the unit's last error in the journal, else of its last line; empty when it said nothing."""
+    """What the unit's journal says last about its trouble; empty when it says nothing."""
     argv = ["journalctl", "--unit", unit, "--lines", "60", "--output", "cat", "--no-pager"]
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     for line in reversed(lines):
+        if "Failed to execute" in line:
+            return line
         try:
             entry = json.loads(line)
         except ValueError:

@@ -14,6 +14,7 @@ from ansible.module_utils.slipway_io import (
     SlipwayError,
     attributes,
     attributes_differ,
+    make_directory,
     read_if_present,
     set_attributes,
     write_atomic,
@@ -112,7 +113,7 @@ def ensure_directory(entry: dict[str, Any], check: bool, diffs: list[Diff]) -> b
             }
         )
         if not check:
-            os.makedirs(path, mode=0o755)
+            make_directory(path)
             set_attributes(path, wanted)
         return True
     if not attributes_differ(path, wanted):

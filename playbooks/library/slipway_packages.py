@@ -80,6 +80,7 @@ def apt_get(arguments: list[str], lock_seconds: int) -> str | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
+            umask=0o022,  # packages' scripts count on it
         )
     except FileNotFoundError:
         raise SlipwayError("apt-get is not on this host; expected Debian or Ubuntu") from None

@@ -87,10 +87,21 @@ def read_if_present(path: str) -> bytes | None:
         return file.read()
 
 
+def make_directory(path: str) -> None:
+    """Make a folder and its parents, open to everyone whatever the umask. What is there stays as it is."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(missing):
+        os.mkdir(each)
+        os.chmod(each, 0o755)  # noqa: S103 private folders get their mode from who asked for them
+
+
 def write_atomic(path: str, data: bytes, wanted: Attributes) -> None:
     """Replace ``path`` in one rename; nobody sees half a file or looser rights, also after a power loss."""
     directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
+    make_directory(directory)
     handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)  # made with mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
@@ -107,7 +118,7 @@ def write_atomic(path: str, data: bytes, wanted: Attributes) -> None:
 def link_atomic(path: str, target: str) -> None:
     """Make ``path`` a symbolic link to ``target`` in one rename."""
     directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
+    make_directory(directory)
     # A link is made under a name that must not exist yet: in a folder of its own nobody else makes it first.
     with tempfile.TemporaryDirectory(prefix=f".{os.path.basename(path)}.", dir=directory) as scratch:
         temporary = os.path.join(scratch, "link")

@@ -57,6 +57,16 @@ def test_mends_a_file_that_was_changed_and_keeps_one_that_was_only_touched(tmp_p
     assert installed.read_text() == "1"
 
 
+def test_everyone_may_run_it_whatever_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        run(slipway_artifact, **program(tmp_path, "1"))
+    finally:
+        os.umask(old)
+    for name in ("opt/tool/1/tool", "opt/tool/1", "opt/tool", "opt", "bin"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o755
+
+
 def test_keeps_the_version_before_for_rollback(tmp_path: Path) -> None:
     for version in ("1", "2", "3"):
         result = run(slipway_artifact, **program(tmp_path, version))

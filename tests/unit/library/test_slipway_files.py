@@ -100,6 +100,15 @@ def test_relative_paths(tmp_path: Path) -> None:
     assert not run(slipway_files, directories=directories, relative_to=str(tmp_path))["changed"]
 
 
+def test_parents_are_open_whatever_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        run(slipway_files, files=[{"path": str(tmp_path / "a/b/c"), "content": "x", **ME}])
+    finally:
+        os.umask(old)
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/c")] == [0o755, 0o755, 0o644]
+
+
 def test_full_directories_are_not_removed(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
