@@ -26,13 +26,10 @@ from typing import Any
 import yaml
 
 from slipway import paths
-from slipway.node.slim import slim
+from slipway.node import slim as slim_module
 
 RUNTIME_DISTRIBUTIONS = ("ansible-core", "mitogen", "jinja2", "markupsafe", "PyYAML", "packaging")
 """What runs on a host. resolvelib and cryptography are for Galaxy and Vault, which a host does not use."""
-
-_RUNTIME_FORMAT = "1"
-"""Goes into the runtime's cache key: raise it when the selection below changes."""
 
 _RUNTIME_LEFT_OUT = (
     "ansible/galaxy/",
@@ -150,7 +147,9 @@ def _runtime() -> Bundle:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError as error:
             raise BundleError(f"package {name} is not installed here; run: ./slipway doctor") from error
-    key = hashlib.sha256(json.dumps([_RUNTIME_FORMAT, versions], sort_keys=True).encode()).hexdigest()[:16]
+    # The two modules that choose and change files count as well as the packages' versions.
+    makers = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in (__file__, slim_module.__file__)]
+    key = hashlib.sha256(json.dumps([makers, versions], sort_keys=True).encode()).hexdigest()[:16]
     note = paths.bundles() / f"runtime-{key}.json"
     try:
         kept = Bundle(**json.loads(note.read_text()))
@@ -177,7 +176,7 @@ def _runtime_files() -> dict[str, bytes]:
                 continue
             if relative.startswith(_RUNTIME_LEFT_OUT):
                 continue
-            files[relative] = slim(relative, Path(str(file.locate())).read_bytes())
+            files[relative] = slim_module.slim(relative, Path(str(file.locate())).read_bytes())
     return files
 
 
