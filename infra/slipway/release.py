@@ -221,10 +221,12 @@ class _Loader(yaml.SafeLoader):
     """Refuses a key that is there twice, of which YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
-        for (key, _), name in zip(node.value, keys, strict=True):
-            if keys.count(name) > 1:
+        seen = set()
+        for key, _ in node.value:
+            name = self.construct_object(key)
+            if name in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {name!r} is there twice", key.start_mark)
+            seen.add(name)
         return super().construct_mapping(node, deep)
 
 
