@@ -89,21 +89,27 @@ class Project:
         )
 
     def processes(self) -> list[str]:
-        """Command lines of processes that work in, or were started from, this project.
+        """Command lines of processes that were started from this project, hosts aside.
 
-        Not Pulumi's Python host: after a kill of the engine it idles until it notices, some minutes later.
+        Not Pulumi's Python host either: after a kill of the engine it idles until it notices, some minutes later.
         """
+        mark = f"SLIPWAY_HOME={self.home}\0".encode()
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                where = (process / "cwd").readlink()
-            except OSError:
+                ours = mark in (process / "environ").read_bytes()
+            except OSError:  # gone meanwhile
                 continue
-            ours = where.is_relative_to(self.folder) or "slipway-play-" in line
-            if ours and "/pulumi-language-python " not in line:
+            if ours and "/pulumi-language-python " not in line and "lab/launch.sh" not in line and "nspawn" not in line:
                 found.append(line)
         return found
+
+
+def abandoned_keys() -> list[Path]:
+    """Folders with keys in memory whose process is no more."""
+    folders = Path("/run").glob("slipway-play-*")
+    return [folder for folder in folders if not Path("/proc", folder.name.split("-")[2]).exists()]
 
 
 def wait_for(condition: Any, seconds: float, what: str) -> None:

@@ -168,7 +168,7 @@ def _prepare(folder: Path, targets: Sequence[Target], ssh_key: str, timeout_seco
     }
     inventory = folder / "inventory.json"
     inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
-    (folder / "ssh").mkdir()
+    (folder / "ssh").mkdir(mode=0o700)
     return {
         "playbook": str(paths.root() / PLAYBOOK),
         "inventory": str(inventory),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import time
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -27,9 +26,9 @@ def details_file() -> Path:
 
 
 def open_details() -> None:
-    """Send `DETAILS` to its file (0600), the last few megabytes of it."""
-    os.umask(0o077)
-    paths.runs().mkdir(parents=True, exist_ok=True)
+    """Send `DETAILS` to its file, the last few megabytes of it, in a folder of the user's own."""
+    paths.home().mkdir(parents=True, exist_ok=True)
+    paths.runs().mkdir(mode=0o700, exist_ok=True)
     handler = RotatingFileHandler(details_file(), maxBytes=2_000_000, backupCount=1, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
     DETAILS.addHandler(handler)

@@ -304,7 +304,7 @@ def _top(path: str) -> str:
 def _inputs(resource: Resource[Any], struct: struct_pb2.Struct) -> Inputs:
     """Return a request's inputs as their model.
 
-    They were checked before they came into the state, maybe by a newer Slipway: names that are unknown here are left out.
+    They were checked before they came into the state, maybe by a newer Slipway: names unknown here are left out.
 
     Raises:
         ValidationError: they do not fit.
