@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pulumi
 import pulumi_kubernetes
 
@@ -60,6 +62,8 @@ def main() -> None:
     )
 
 
+# Pulumi's language host stops a program by this signal, when a resource failed or at Ctrl-C: end without a traceback.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 try:
     main()
 except (spec.SpecError, release.ReleaseError) as error:
