@@ -28,7 +28,12 @@ def test_nothing_differs_from_itself(inputs):
 
 
 def test_whole_numbers_are_ints():
-    assert repr(wire.decode(wire.encode({"port": 22.0, "load": 0.5}))) == "{'port': 22, 'load': 0.5}"
+    assert repr(wire.decode(wire.encode({"port": 22.0, "load": 0.5}))) == "{'load': 0.5, 'port': 22}"
+
+
+def test_the_order_is_always_the_same():
+    assert list(wire.decode(wire.encode({"d": {"b": 1, "a": 2}, "c": 3}))) == ["c", "d"]
+    assert list(wire.decode(wire.encode({"d": {"b": 1, "a": 2}}))["d"]) == ["a", "b"]
 
 
 def test_a_secret_does_not_show_what_it_holds():

@@ -32,8 +32,11 @@ class Secret:
 
 
 def decode(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """Return a struct's fields as Python values."""
-    return {name: _decode(value) for name, value in struct.fields.items()}
+    """Return a struct's fields as Python values.
+
+    By name: structs have no order of their own, and the same inputs must make the same files on a host every time.
+    """
+    return {name: _decode(struct.fields[name]) for name in sorted(struct.fields)}
 
 
 def encode(values: Mapping[str, Any]) -> struct_pb2.Struct:
@@ -111,7 +114,7 @@ def _decode(value: struct_pb2.Value) -> Any:
             fields = value.struct_value.fields
             if _SIGNATURE in fields and fields[_SIGNATURE].string_value == _SECRET:
                 return Secret(_decode(fields["value"]))
-            return {name: _decode(item) for name, item in fields.items()}
+            return decode(value.struct_value)
         case "list_value":
             return [_decode(item) for item in value.list_value.values]
         case "number_value":
