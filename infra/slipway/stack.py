@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
@@ -21,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from slipway import paths
+from slipway import orphans, paths
 
 _FILTER = "filter.slipway-salt.clean"
 _STRIP = "sed '/^encryptionsalt: /d'"
@@ -78,8 +77,8 @@ def ensure(stack: str, environment: dict[str, str]) -> list[str]:
 def recover(stack: str, environment: dict[str, str]) -> list[str]:
     """Mend what a run that died left behind, so that the next one takes up there.
 
-    Locks whose process is gone are removed. Operations that were under way are forgotten: our resources find what an
-    earlier try left and go on with it.
+    Locks whose process is gone are removed, and what that process had started is ended. Operations that were under way
+    are forgotten: our resources find what an earlier try left and go on with it.
 
     Returns:
         Lines that say what was done.
@@ -91,13 +90,16 @@ def recover(stack: str, environment: dict[str, str]) -> list[str]:
     for lock in sorted((paths.state() / ".pulumi" / "locks" / "organization" / project() / stack).glob("*.json")):
         holder = json.loads(lock.read_text() or "{}")
         here = holder.get("hostname", socket.gethostname()) == socket.gethostname()
-        if not here or _is_pulumi(int(holder.get("pid", 0))):
+        if not here or orphans.is_pulumi(int(holder.get("pid", 0))):
             raise StackError(
                 f"stack {stack}: another run holds it (process {holder.get('pid')} on "
                 f"{holder.get('hostname')}, since {holder.get('timestamp')}); wait for it"
             )
         lock.unlink(missing_ok=True)
         said.append(f"stack {stack}: a run that died (process {holder.get('pid')}) held it; its lock is removed")
+    if left := orphans.find(environment["PULUMI_BACKEND_URL"]):
+        orphans.end(left)
+        said.append(f"stack {stack}: ended {len(left)} processes of a run that died")
     checkpoint = _checkpoint(stack)
     if checkpoint.exists() and (pending := _latest(stack).get("pending_operations")):
         exported = json.loads(pulumi(["stack", "export", "--stack", stack], environment))
@@ -202,11 +204,3 @@ def _git(*arguments: str) -> int:
         ).returncode
     except FileNotFoundError:
         return 1
-
-
-def _is_pulumi(pid: int) -> bool:
-    """Tell whether a process is there and is a pulumi."""
-    try:
-        return os.fsencode("pulumi") in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
-    except OSError:
-        return False

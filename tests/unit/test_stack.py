@@ -51,6 +51,7 @@ class Place:
             "PATH": f"{bin_folder}:{os.environ['PATH']}",
             "SLIPWAY_HOME": str(self.home),
             "CHECKPOINT": str(self.checkpoint),
+            "PULUMI_BACKEND_URL": f"file://{self.home}/state",
         }
 
     def git(self, *arguments: str) -> str:
