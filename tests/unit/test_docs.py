@@ -18,7 +18,8 @@ COMMAND: Any = typer.main.get_command(app)
 
 CHANGING = re.compile(
     r"slipway (up|destroy|refresh|test|engines|lab (stop|start|destroy))\b|pulumi (up|destroy|refresh|cancel|import)\b"
-    r"|kubectl .*\b(label|taint|drain|cordon|delete|create|apply|edit|patch|scale)\b|systemctl (re)?(start|stop|kill)|\brm\b"
+    r"|kubectl .*\b(label|taint|drain|cordon|delete|create|apply|edit|patch|scale)\b"
+    r"|systemctl (re)?(start|stop|kill)|\brm\b"
 )
 
 pages = pytest.mark.parametrize("page", PAGES, ids=name)
@@ -37,7 +38,7 @@ def parse(arguments: list[str]) -> None:
 
 
 def test_pages_made_from_code_are_fresh() -> None:
-    assert docs.stale() == [], f"after `eval \"$(./slipway env)\"` run: {docs.COMMAND}"
+    assert docs.stale() == [], f'after `eval "$(./slipway env)"` run: {docs.COMMAND}'
 
 
 @pages
@@ -83,6 +84,25 @@ def test_paths_exist(page: Path) -> None:
 def test_every_page_is_linked() -> None:
     linked = {(page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in documents.links(page)}
     assert [name(page) for page in PAGES if page.name != "README.md" and page not in linked] == []
+
+
+FOREIGN = {"the stack is currently locked", "Unable to connect to the server", "incorrect passphrase"}
+FOREIGN |= {"No space left on device", "database space exceeded", "kubectl get events", "doctor", "lab list"}
+FOREIGN |= {"<host>: <role> : <task>: "}
+
+
+def test_failures_are_told_in_these_words() -> None:
+    """What the index says one sees is in the code, between what it leaves out (`…`); but for others' words."""
+    files = [
+        ROOT / "slipway",
+        *(file for top in ("infra", "playbooks", "roles") for file in (ROOT / top).rglob("*.py")),
+    ]
+    code = re.sub(r'"\s*\n\s*f?"', "", "\n".join(file.read_text() for file in files))
+    code = re.sub(r"\s+", " ", code)
+    rows = [line for line in (ROOT / "docs/trouble.md").read_text().splitlines() if line.startswith("| [")]
+    assert len(rows) == len(list((ROOT / "docs/trouble").glob("*.md")))
+    words = {part for row in rows for said in re.findall(r"`([^`]+)`", row) for part in said.split("…") if part.strip()}
+    assert {part for part in words - FOREIGN if part.strip() not in code} == set()
 
 
 @pages
