@@ -2,7 +2,8 @@
 
 Not in the provider: ansible-runner forks, which a process full of threads must not do. This way, too, the whole run can
 be stopped by a signal to one process, and ends by itself when the provider dies. What it has to say goes to standard
-output as JSON lines: `{"host", "unreachable", "msg"}` for a host that failed, at the end `{"status", "rc", "tail"}`.
+output as JSON lines: `{"host", "unreachable", "msg"}` for a host that failed, at the end `{"status", "rc", "tail",
+"tasks"}`, where `tasks` says how many tasks the controller ran for each host.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import signal
 import sys
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def main() -> int:
 
     job = json.loads((folder / "job.json").read_text())
     tail: deque[str] = deque(maxlen=8)
+    tasks: Counter[str] = Counter()
     # Whatever prints in here must not get between our lines.
     with contextlib.redirect_stdout(sys.stderr):
         run = ansible_runner.run(
@@ -42,15 +44,17 @@ def main() -> int:
             forks=job["forks"],
             suppress_env_files=True,
             quiet=True,
-            event_handler=lambda event: _handle(event, tail),
+            event_handler=lambda event: _handle(event, tail, tasks),
         )
-    _say({"status": run.status, "rc": run.rc, "tail": list(tail)})
+    _say({"status": run.status, "rc": run.rc, "tail": list(tail), "tasks": tasks})
     return 0
 
 
-def _handle(event: dict[str, Any], tail: deque[str]) -> bool:
+def _handle(event: dict[str, Any], tail: deque[str], tasks: Counter[str]) -> bool:
     """Keep what matters of an event. Returning False keeps it out of ansible-runner's files."""
     data = event.get("event_data", {})
+    if event["event"] == "runner_on_start":
+        tasks[data["host"]] += 1
     if event["event"] in _FAILURES and not data.get("ignore_errors"):
         result = data.get("res", {})
         unreachable = event["event"] == "runner_on_unreachable"

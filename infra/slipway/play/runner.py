@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ class Result:
         reason: one line when not ok.
         task: the task that failed, if one did.
         cancelled: it was stopped, and there is nothing wrong with it.
+        tasks: how many tasks the controller ran for it.
     """
 
     ok: bool
@@ -71,6 +72,7 @@ class Result:
     reason: str = ""
     task: str = ""
     cancelled: bool = False
+    tasks: int = 0
 
 
 @dataclass
@@ -117,7 +119,11 @@ async def converge(
         (folder / "job.json").write_text(json.dumps(job))
         async with Broker(folder / "broker.sock", orders, authorities, make_token, listen) as broker:
             await _run_child(folder, run, broker, cancelled)
-    return {target.name: _final(target, run, cancelled=cancelled.is_set()) for target in targets}
+    tasks = run.end.get("tasks", {})
+    return {
+        target.name: replace(_final(target, run, cancelled=cancelled.is_set()), tasks=tasks.get(target.name, 0))
+        for target in targets
+    }
 
 
 @contextmanager

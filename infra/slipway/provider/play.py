@@ -311,7 +311,13 @@ def _outcome(
     for name in hosts:
         result = results.get(name)
         if result is not None and result.ok:
-            outputs["results"][name] = {"ok": True, "changed": result.changed, "digest": result.digest, "at": stamp()}
+            outputs["results"][name] = {
+                "ok": True,
+                "changed": result.changed,
+                "digest": result.digest,
+                "tasks": result.tasks,
+                "at": stamp(),
+            }
             continue
         if result is None:
             cause = "cancelled" if call.cancelled.is_set() else f"the rollout stopped at {', '.join(failed)}"

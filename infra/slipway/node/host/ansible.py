@@ -55,6 +55,7 @@ class Ansible:
             cwd=places.CONTENT,
             env=self._environment(runtime, events_end, lock),
             stdin=subprocess.DEVNULL,
+            umask=0o022,  # what modules make without a mode is for service users too
             stdout=output_end,
             stderr=output_end,
             pass_fds=(events_end, lock),
