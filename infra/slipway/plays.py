@@ -35,6 +35,7 @@ def sources(release: Release, fleet: Fleet, trust: Trust) -> Sources:
         sandbox_image=release.image("pause"),
         authorities={name: trust.certificate(name) for name in trust.authorities},
         storage=fleet.storage,
+        nodes=fleet.nodes,
     )
 
 

@@ -37,6 +37,7 @@ SOURCES = inventory.Sources(
         name: f"<{name}>" for name in ("kubernetes", "kubelet", "etcd", "etcd-events", "etcd-client", "front-proxy")
     },
     storage={"storage_mode": "bound"},
+    nodes={"pod_network_masquerade_hosts": True},
 )
 
 

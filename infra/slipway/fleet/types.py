@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pulumi
 
@@ -24,13 +24,15 @@ class Machine:
 class Fleet:
     """All machines of a cluster, and where they find engines and images.
 
-    `engines` and `images` are URLs of folders as a host sees them; `storage` are the variables of the role `storage`.
+    `engines` and `images` are URLs of folders as a host sees them. `storage` and `nodes` are variables that follow from
+    the kind of machine: of the role `storage`, and of nodes' roles.
     """
 
     machines: Sequence[Machine]
     engines: str
     images: str
-    storage: dict[str, object]
+    storage: Mapping[str, object]
+    nodes: Mapping[str, object]
 
     def group(self, name: str) -> list[Machine]:
         """The machines of a group of fixed hosts."""

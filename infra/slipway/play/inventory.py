@@ -24,13 +24,17 @@ Artifact = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Where content comes from: engines by component, images to preload, authorities' certificates by name."""
+    """Where content comes from: engines by component, images to preload, authorities' certificates by name.
+
+    `storage` and `nodes` are what the fleet adds for its kind of machine.
+    """
 
     artifact: Artifact
     images: list[dict[str, str]]
     sandbox_image: str
     authorities: Mapping[str, Any]
     storage: Mapping[str, Any]
+    nodes: Mapping[str, Any]
 
 
 def etcd(cluster: Cluster, group: str, sources: Sources) -> dict[str, Any]:
@@ -192,6 +196,7 @@ def node(cluster: Cluster, pool: Pool, sources: Sources) -> dict[str, Any]:
     network = cluster.network
     return {
         **sources.storage,
+        **sources.nodes,
         "pki_authorities": {"kubernetes": sources.authorities["kubernetes"]},
         "pki_certificates": [],
         "containerd_artifact": sources.artifact("containerd"),

@@ -43,4 +43,16 @@ def build(cluster: Cluster, authorized_key: pulumi.Input[str]) -> Fleet:
         images=f"file://{paths.IMAGES_ON_HOST}",
         # The lab binds a folder of this machine where a rack has its local SSDs.
         storage={"storage_mode": "bound"},
+        nodes={
+            # The disk is this machine's, and mostly other people's: what counts is how much is left, not which share.
+            "kubelet_eviction_hard": {
+                "memory.available": "100Mi",
+                "nodefs.available": "1Gi",
+                "imagefs.available": "1Gi",
+            },
+            "kubelet_image_gc_high_percent": 98,
+            "kubelet_image_gc_low_percent": 97,
+            # Nothing outside the lab's nodes has a route to its pods.
+            "pod_network_masquerade_hosts": True,
+        },
     )
