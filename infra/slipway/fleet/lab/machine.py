@@ -57,16 +57,27 @@ def take(network: str) -> None:
     with tools.lock("machine"):
         record = _load()
         record.networks = sorted({*record.networks, network})
-        wanted = {key: value for key, value in _EXACT.items() if read_sysctl(key) not in (None, str(value))}
-        for key, value in _AT_LEAST.items():
-            now = read_sysctl(key)
-            if now is not None and int(now) < value:
-                wanted[key] = value
+        wanted = _unset()
         for key in wanted:
             record.before.setdefault(key, read_sysctl(key) or "")
         _save(record)
         for key, value in wanted.items():
             _sysctl(key).write_text(f"{value}\n")
+
+
+def settled() -> bool:
+    """Return whether the machine's kernel settings are (still) those that hosts need."""
+    return not _unset()
+
+
+def _unset() -> dict[str, int]:
+    """Return the settings that the machine does not have yet, as they must be."""
+    wanted = {key: value for key, value in _EXACT.items() if read_sysctl(key) not in (None, str(value))}
+    for key, value in _AT_LEAST.items():
+        now = read_sysctl(key)
+        if now is not None and int(now) < value:
+            wanted[key] = value
+    return wanted
 
 
 def give_back(network: str) -> None:

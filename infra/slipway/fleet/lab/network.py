@@ -99,8 +99,8 @@ def ensure(spec: NetworkSpec) -> NetworkState:
 
 
 def mend(spec: NetworkSpec) -> None:
-    """Make a known network again where the machine lost it: it was rebooted, or someone removed the bridge."""
-    if not _has_link(spec.bridge):
+    """Make a known network again where the machine lost it: it was rebooted, or someone removed part of it."""
+    if not _state(spec).up:
         ensure(spec)
 
 
@@ -151,8 +151,14 @@ def _state(spec: NetworkSpec) -> NetworkState:
         bridge=spec.bridge,
         gateway=str(spec.gateway),
         prefix=spec.cidr.prefixlen,
-        up=_has_link(spec.bridge),
+        up=_has_link(spec.bridge) and _has_table(spec) and machine.settled(),
     )
+
+
+def _has_table(spec: NetworkSpec) -> bool:
+    # Firewalls that restart flush every rule, ours too.
+    listed = subprocess.run(["nft", "list", "table", "ip", _table(spec)], capture_output=True, check=False)
+    return listed.returncode == 0
 
 
 def _check_free(spec: NetworkSpec) -> None:
