@@ -63,9 +63,12 @@ def logs(context: typer.Context, name: Host) -> None:
 
 
 @app.command()
-def stop(names: Names) -> None:
+def stop(
+    names: Names,
+    kill: Annotated[bool, typer.Option("--kill", help="At once, as a power cut does.")] = False,
+) -> None:
     """Power hosts off; their data stay."""
-    _each(names, "stopped", host.stop)
+    _each(names, "stopped", host.kill if kill else host.stop)
 
 
 @app.command()

@@ -64,6 +64,7 @@ class Result:
         task: the task that failed, if one did.
         cancelled: it was stopped, and there is nothing wrong with it.
         tasks: how many tasks the controller ran for it.
+        untouched: it was at its digest already; nothing ran on it.
     """
 
     ok: bool
@@ -73,6 +74,7 @@ class Result:
     task: str = ""
     cancelled: bool = False
     tasks: int = 0
+    untouched: bool = False
 
 
 @dataclass
@@ -82,6 +84,7 @@ class _Run:
     results: dict[str, Result] = field(default_factory=dict)
     ansible: dict[str, Result] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
+    untouched: set[str] = field(default_factory=set)
 
 
 async def converge(
@@ -110,6 +113,8 @@ async def converge(
     run = _Run()
 
     def listen(host: str, event: Event) -> None:
+        if event.get("event") == "state" and event.get("state") == "unchanged":
+            run.untouched.add(host)
         if event.get("event") == "result":
             run.results[host] = _result(event)
         listener(host, event)
@@ -121,7 +126,11 @@ async def converge(
             await _run_child(folder, run, broker, cancelled)
     tasks = run.end.get("tasks", {})
     return {
-        target.name: replace(_final(target, run, cancelled=cancelled.is_set()), tasks=tasks.get(target.name, 0))
+        target.name: replace(
+            _final(target, run, cancelled=cancelled.is_set()),
+            tasks=tasks.get(target.name, 0),
+            untouched=target.name in run.untouched,
+        )
         for target in targets
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import getpass
 import socket
 import time
@@ -19,6 +20,10 @@ from slipway.play import rollout as rollouts
 from slipway.play.broker import BrokerError, Event, Order, TokenMaker, declared
 from slipway.provider.log import Log, stamp
 from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State, in_thread
+
+REVIEW_DAYS = 60
+"""A host that was converged longer ago than this is gone through again by the next `up`, whatever its digest: so
+certificates are renewed in time (they last a year, and are renewed for the last 120 days of it) and drift is mended."""
 
 _SLACK_SECONDS = 120
 """What a wave may take on top of what its slowest host may."""
@@ -176,8 +181,10 @@ class Play(Resource[PlayInputs]):
         return problems
 
     async def drift(self, state: State, inputs: PlayInputs) -> frozenset[str]:
-        """Say that a play with failed hosts needs an update."""
-        return frozenset({"failedHosts"}) if state.outputs.get("failedHosts") else frozenset()
+        """Say that a play with failed hosts, or with hosts due for review, needs an update."""
+        due = {"results"} if any(_is_due(result) for result in _results(state).values()) else set()
+        failed = {"failedHosts"} if state.outputs.get("failedHosts") else set()
+        return frozenset(due | failed)
 
     async def create(self, call: Call, inputs: PlayInputs) -> State:
         """Converge all hosts."""
@@ -191,6 +198,12 @@ class Play(Resource[PlayInputs]):
         same = {host.name for host in inputs.hosts if known.get(host.name) == host.host_key}
         converged = {name for name, result in _results(state).items() if result.get("digest")} & same
         return await _converge(call, inputs, state, inputs.waves(converged))
+
+
+def _is_due(result: Mapping[str, Any]) -> bool:
+    """Say whether a host was converged so long ago that it is gone through again."""
+    at = dt.datetime.fromisoformat(result["at"])
+    return dt.datetime.now(dt.UTC) - at > dt.timedelta(days=REVIEW_DAYS)
 
 
 @dataclass
@@ -233,7 +246,8 @@ class _Progress:
 
 async def _converge(call: Call, inputs: PlayInputs, state: State, waves: rollouts.Waves) -> State:
     try:
-        orders = await in_thread(_orders, inputs)
+        due = {name for name, result in _results(state).items() if _is_due(result)}
+        orders = await in_thread(_orders, inputs, due)
     except (bundle.BundleError, BrokerError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
     targets = {host.name: host.target() for host in inputs.hosts}
@@ -262,12 +276,12 @@ def _results(state: State) -> dict[str, dict[str, Any]]:
     return state.outputs.get("results") or {}
 
 
-def _orders(inputs: PlayInputs) -> dict[str, Order]:
+def _orders(inputs: PlayInputs, due: Set[str]) -> dict[str, Order]:
     bundles = bundle.ensure()
-    return {host.name: _order(inputs, host, bundles) for host in inputs.hosts}
+    return {host.name: _order(inputs, host, bundles, force=host.name in due) for host in inputs.hosts}
 
 
-def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles) -> Order:
+def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles, *, force: bool) -> Order:
     variables = inputs.variables(host)
     told = {
         "playbook": inputs.playbook,
@@ -277,6 +291,7 @@ def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles) -> Order
         "vars": variables,
         "secrets": inputs.secrets,
         "bundles": bundles.as_dict(),
+        "force": force,
         "by": f"{getpass.getuser()}@{socket.gethostname()}",
         "timeout_seconds": inputs.timeout_seconds,
     }
@@ -310,13 +325,14 @@ def _outcome(
     failed = [name for name, result in results.items() if not result.ok]
     for name in hosts:
         result = results.get(name)
+        earlier = before.get(name, {})
         if result is not None and result.ok:
             outputs["results"][name] = {
                 "ok": True,
                 "changed": result.changed,
                 "digest": result.digest,
                 "tasks": result.tasks,
-                "at": stamp(),
+                "at": earlier["at"] if result.untouched and "at" in earlier else stamp(),
             }
             continue
         if result is None:
@@ -324,7 +340,6 @@ def _outcome(
             reason = f"not begun: {cause}"
         else:
             reason = result.reason
-        earlier = before.get(name, {})
         outputs["results"][name] = {"ok": False, "digest": earlier.get("digest", ""), "at": stamp(), "reason": reason}
         outputs["failedHosts"].append(name)
         reasons.append(f"{name}: {reason}")

@@ -213,6 +213,17 @@ def stop(network_name: str, name: str, *, seconds: float = 30) -> None:
         _kill(network_name, name)
 
 
+def kill(network_name: str, name: str) -> None:
+    """End a host as a power cut does; its data stay as they were at that moment.
+
+    Raises:
+        LabError: there is no such host, or a process of it cannot be killed.
+    """
+    with _lock(network_name, name):
+        _must_load(network_name, name)
+        _kill(network_name, name)
+
+
 def destroy(network_name: str, name: str) -> None:
     """Remove a host and all its data; one that is not there is no error.
 
