@@ -21,7 +21,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     """Events go to the pipe in SLIPWAY_EVENTS_FD; SLIPWAY_CANCEL names the file whose presence means stop.
 
     Handlers that were notified and have not run are kept in the file SLIPWAY_PENDING, so that a run that was killed
-    after it changed a file does not lose the restart: the next run of the same playbook notifies them again.
+    after it changed a file does not lose the restart: the next run of the same playbook notifies them again. It does so
+    when their role begins, not before, so that a restart finds what this run makes of the role's files.
     """
 
     CALLBACK_VERSION = 2.0
@@ -34,20 +35,19 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._cancel = os.environ["SLIPWAY_CANCEL"]
         self._pending = Pending(os.environ.get("SLIPWAY_PENDING", ""), os.environ["SLIPWAY_PLAYBOOK"])
         self._play: Any = None
+        self._waiting: list[Any] = []
 
     # -- what Ansible calls ------------------------------------------------------------------------------------------
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._play = play
         self._emit({"event": "play", "name": play.get_name()})
-        hosts = play.get_variable_manager()._inventory.get_hosts(play.hosts)
-        for handler in handlers_of(play):
-            if handler.get_name() in self._pending:
-                for host in hosts:
-                    handler.notify_host(host)
+        self._waiting = [handler for handler in handlers_of(play) if handler.get_name() in self._pending]
+        self._notify_waiting(None)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         self._stop_if_asked()
+        self._notify_waiting(task._role)
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         self._stop_if_asked()
@@ -86,6 +86,15 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._emit({"event": "end"})
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _notify_waiting(self, role: Any) -> None:
+        """Notify the handlers of a role (None: of the play itself) that an earlier run left."""
+        due = [handler for handler in self._waiting if handler._role == role]
+        if due:
+            self._waiting = [handler for handler in self._waiting if handler not in due]
+            for host in self._play.get_variable_manager()._inventory.get_hosts(self._play.hosts):
+                for handler in due:
+                    handler.notify_host(host)
 
     def _task(self, result: Any, status: str, msg: str | None = None) -> None:
         line: dict[str, Any] = {"event": "task", **self._where(result.task), "status": status}
