@@ -547,6 +547,9 @@ def _kill(network_name: str, name: str) -> None:
             left.append(Path(f"/run/systemd/nspawn/locks/inode-{root.st_dev}:{root.st_ino}"))
     cgroups.kill(groups)
     cgroups.remove(groups)
+    # The kernel takes its time to remove a network namespace, and the link with it.
+    link = f"vb-{machine_name(network_name, name)}"  # nspawn's; longer ones are an alternative name of a shortened one
+    subprocess.run(["ip", "link", "delete", "dev", link], capture_output=True, check=False)
     for name_of in ("pid", "groups"):
         (folder(network_name, name) / name_of).unlink(missing_ok=True)
     for path in left:
