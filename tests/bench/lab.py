@@ -113,12 +113,12 @@ def environment() -> dict[str, str]:
 
 def main(stack: str) -> None:
     """Measure one stack."""
-    env = environment()
+    env = environment() | {"PULUMI_DEBUG_COMMANDS": "true"}  # which makes --event-log known
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "events.json"
         up = ["pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack]
         figures = [
-            measure("first up", [*up, "--event-log", f"file://{log}"], env),
+            measure("first up", [*up, "--event-log", str(log)], env),
             measure("second up", [*up, "--expect-no-changes"], env),
             measure(
                 "destroy", ["pulumi", "destroy", "--yes", "--skip-preview", "--non-interactive", "--stack", stack], env
