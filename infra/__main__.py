@@ -15,8 +15,8 @@ from slipway.plays import Plays, sources
 
 def main() -> None:
     """Declare the cluster of the selected stack."""
-    where = f"stacks/Pulumi.{pulumi.get_stack()}.yaml"
-    cluster = spec.parse(pulumi.Config("slipway").require_object("cluster"), where)
+    stack = pulumi.get_stack()
+    cluster = spec.parse(pulumi.Config("slipway").require_object("cluster"), f"stacks/Pulumi.{stack}.yaml", stack)
     pinned = release.load(cluster.release)
 
     trusted = trust.create(cluster)

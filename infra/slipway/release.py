@@ -14,10 +14,9 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
 
-from slipway import paths
+from slipway import documents, paths
 
 Arch = Literal["amd64", "arm64"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -217,19 +216,6 @@ class Release(_Model):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML would silently take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            name = self.construct_object(key)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {name!r} is there twice", key.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)
-
-
 def load(release: str, folder: Path | None = None) -> Release:
     """Read and check a release by its id.
 
@@ -242,18 +228,16 @@ def load(release: str, folder: Path | None = None) -> Release:
     """
     folder = folder or paths.releases()
     path = folder / f"{release}.yaml"
-    shown = _shown(path)
+    shown = documents.shown(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        data = documents.load(path)
     except FileNotFoundError:
         known = sorted(file.stem for file in folder.glob("*.yaml"))
         raise ReleaseError(
             f"{shown}: no release {release!r}{_nearest(release, known)}; there are: {', '.join(known) or 'none'}"
         ) from None
-    try:
-        data = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
-    except yaml.YAMLError as error:
-        raise ReleaseError(f"{shown}: not YAML: {' '.join(str(error).split())}") from None
+    except documents.DocumentError as error:
+        raise ReleaseError(str(error)) from None
     if not isinstance(data, dict):
         raise ReleaseError(f"{shown}: expected a mapping with keys, found {type(data).__name__}")
     try:
@@ -306,11 +290,3 @@ def _nearest(name: str, known: Any) -> str:
     """Return `; nearest: <name>` for the end of a message, or nothing."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; nearest: {close[0]}" if close else ""
-
-
-def _shown(path: Path) -> str:
-    """Return a path as the user would type it from the root of the checkout."""
-    try:
-        return str(path.relative_to(paths.root()))
-    except ValueError:
-        return str(path)

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from slipway import documents
 
 CONFIG_KEY = "slipway:cluster"
 
@@ -30,6 +31,12 @@ LabelKey = Annotated[
     str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
 ]
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
+
+Flag = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+"""A program's flag without its dashes."""
+
+Upstream = Annotated[str, Field(pattern=r"^[A-Za-z0-9.:/_-]+( [A-Za-z0-9.:/_-]+)*$")]
+"""Words that CoreDNS takes as addresses or a file: nothing that would end its line."""
 
 
 def _network(value: object) -> ipaddress.IPv4Network:
@@ -51,7 +58,7 @@ class SpecError(Exception):
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
 
 class LabFleet(_Model):
@@ -116,7 +123,7 @@ class ApiServers(_Model):
     """API server hosts. `flags` are added to the API server's and win over ours."""
 
     count: int = Field(ge=1, le=9, description="hosts with an API server, a controller manager and a scheduler")
-    flags: dict[str, str] = Field(
+    flags: dict[Flag, str] = Field(
         default_factory=dict, description="more flags of kube-apiserver, without dashes; they win over Slipway's"
     )
 
@@ -161,7 +168,9 @@ class CoreDns(_Model):
     )
     max_replicas: int = Field(default=50, ge=1, le=500, description="most CoreDNS pods")
     nodes_per_replica: int = Field(default=100, ge=1, description="one CoreDNS pod for so many nodes")
-    forward_to: str = Field(default="/etc/resolv.conf", description="upstream: addresses, or a resolv.conf of the node")
+    forward_to: Upstream = Field(
+        default="/etc/resolv.conf", description="upstream: addresses, or a resolv.conf of the node"
+    )
 
 
 class Addons(_Model):
@@ -197,23 +206,28 @@ class Cluster(_Model):
 
 
 def load(path: Path) -> Cluster:
-    """Read the stack file `path`. Raises SpecError."""
+    """Read the stack file `path`, which is called `Pulumi.<stack>.yaml`. Raises SpecError."""
+    where = documents.shown(path)
     try:
-        document = yaml.safe_load(path.read_text())
+        document = documents.load(path)
     except FileNotFoundError:
-        raise SpecError([f"{path}: there is no such stack file; `slipway check` lists those that are there"]) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise SpecError([f"{path}{line}: not YAML: {getattr(error, 'problem', error)}"]) from None
+        raise SpecError([f"{where}: there is no such stack file"]) from None
+    except documents.DocumentError as error:
+        raise SpecError([str(error)]) from None
     config = document.get("config") if isinstance(document, Mapping) else None
     if not isinstance(config, Mapping) or CONFIG_KEY not in config:
-        raise SpecError([f"{path}: config.{CONFIG_KEY} is missing; it holds the cluster (see stacks/Pulumi.lab.yaml)"])
-    return parse(config[CONFIG_KEY], str(path))
+        raise SpecError([f"{where}: config.{CONFIG_KEY} is missing; it holds the cluster (see stacks/Pulumi.lab.yaml)"])
+    return parse(config[CONFIG_KEY], where, stack=path.name.removeprefix("Pulumi.").removesuffix(".yaml"))
 
 
-def parse(data: object, where: str) -> Cluster:
-    """Check one cluster declaration. `where` names its file in messages. Raises SpecError with all problems at once."""
+def parse(data: object, where: str, stack: str | None = None) -> Cluster:
+    """Check one cluster declaration. Raises SpecError with all problems at once.
+
+    Args:
+        data: the value of `slipway:cluster`.
+        where: names its file in messages.
+        stack: the stack that it belongs to, when that is known: stacks that share a cluster's name would share hosts.
+    """
     from slipway.lint import spec_rules  # the rules know this module's types
 
     try:
@@ -221,6 +235,10 @@ def parse(data: object, where: str) -> Cluster:
     except pydantic.ValidationError as error:
         raise SpecError(f"{where}: {_line(problem)}" for problem in error.errors()) from None
     problems = [f"{where}: {problem.path}: {problem.message}" for problem in spec_rules.check(cluster)]
+    if stack is not None and cluster.name != stack:
+        problems.append(
+            f"{where}: name: {cluster.name} is not the name of the stack; its hosts are found by it: use {stack}"
+        )
     if problems:
         raise SpecError(problems)
     return cluster
@@ -237,6 +255,8 @@ def _line(problem: Any) -> str:
         return f"{path}: unknown key; {hint}"
     if problem["type"] == "missing":
         return f"{path}: is missing"
+    if problem["type"] in ("model_type", "dict_type"):
+        return f"{path}: should be a mapping of keys to values"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     value = problem.get("input")
     shown = f" (got {value!r})" if isinstance(value, (str, int, float, bool)) else ""

@@ -89,6 +89,15 @@ def test_shipped_stacks_are_good(stack: str) -> None:
             "addons.coredns.min_replicas: 9 is more than max_replicas 3",
         ),
         ({"name": "Lab"}, "name: "),
+        ({"etcd__count": True}, "etcd.count: should be a valid integer (got True)"),
+        ({"etcd__count": "3"}, "etcd.count: should be a valid integer (got '3')"),
+        ({"etcd": [3]}, "etcd: should be a mapping of keys to values"),
+        ({"network__pods": "127.1.0.0/16"}, "network.pods: 127.1.0.0/16 has loopback addresses"),
+        ({"network__hosts": "169.254.0.0/16"}, "network.hosts: 169.254.0.0/16 has link-local addresses"),
+        ({"apiservers__flags": {"--v": "4"}}, "apiservers.flags.--v"),
+        ({"addons": {"coredns": {"forward_to": "1.1.1.1 }"}}}, "addons.coredns.forward_to: "),
+        ({"pools": [{"name": "a", "count": 1, "labels": {"kubernetes.io/os": "x"}}]}, "may not set kubernetes.io/os"),
+        ({"pools": [{"name": "a", "count": 1, "labels": {"slipway.dev/pool": "x"}}]}, "Slipway sets slipway.dev/pool"),
     ],
 )
 def test_bad_stack_is_one_line_with_its_path(changes: dict[str, Any], expected: str) -> None:
@@ -103,7 +112,14 @@ def test_all_problems_at_once() -> None:
 
 
 def test_not_a_mapping() -> None:
-    assert problems([1]) == ["stack.yaml: slipway:cluster: should be a valid dictionary or instance of Cluster"]
+    assert problems([1]) == ["stack.yaml: slipway:cluster: should be a mapping of keys to values"]
+
+
+def test_the_cluster_is_called_like_its_stack(tmp_path: Path) -> None:
+    copied = tmp_path / "Pulumi.copy.yaml"
+    copied.write_text((paths.root() / "stacks/Pulumi.tiny.yaml").read_text())
+    with pytest.raises(spec.SpecError, match="name: tiny is not the name of the stack"):
+        spec.load(copied)
 
 
 def test_missing_file_and_broken_yaml(tmp_path: Path) -> None:
@@ -113,6 +129,14 @@ def test_missing_file_and_broken_yaml(tmp_path: Path) -> None:
     broken.write_text("config:\n  a: [1\n")
     with pytest.raises(spec.SpecError, match=r"Pulumi\.broken\.yaml:\d+: not YAML"):
         spec.load(broken)
+    broken.write_text("config:\n  a: 1\n  a: 2\n")
+    with pytest.raises(spec.SpecError, match=r"Pulumi\.broken\.yaml:3: not YAML: key 'a' is there twice"):
+        spec.load(broken)
+    for content in (b"config: \xff\n", b"config: \x01\n", b"? [a]\n: b\n"):
+        broken.write_bytes(content)
+        with pytest.raises(spec.SpecError, match="not YAML") as caught:
+            spec.load(broken)
+        assert len(str(caught.value).splitlines()) == 1
     broken.write_text("config: {}\n")
     with pytest.raises(spec.SpecError, match="is missing"):
         spec.load(broken)

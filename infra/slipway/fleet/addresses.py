@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from slipway.spec import Cluster
 
 POOL_BLOCKS = 8
+LONGEST_PREFIX = 24
+"""A host network smaller than this does not hold the blocks."""
+
 _FIXED = 64
 _FIRST = {"load_balancers": 4, "apiservers": 10, "etcd": 20, "etcd_events": 30}
 _ROOM = {"load_balancers": 6, "apiservers": 10, "etcd": 10, "etcd_events": 10}

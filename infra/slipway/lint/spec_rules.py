@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +21,15 @@ class Problem:
     path: str
     message: str
 
+
+_SPECIAL = {
+    "loopback": [ipaddress.IPv4Network("127.0.0.0/8")],
+    "link-local": [ipaddress.IPv4Network("169.254.0.0/16")],
+    "multicast or reserved": [ipaddress.IPv4Network("224.0.0.0/3"), ipaddress.IPv4Network("0.0.0.0/8")],
+}
+_KUBERNETES = ("kubernetes.io", "k8s.io")
+_KUBELETS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_OWN_LABELS = ("slipway.dev/pool", "slipway.dev/platform")
 
 Rule = Callable[["Cluster"], Iterator[Problem]]
 
@@ -57,10 +67,19 @@ def networks_apart(cluster: Cluster) -> Iterator[Problem]:
             )
 
 
+def networks_usable(cluster: Cluster) -> Iterator[Problem]:
+    """No network has loopback, link-local or multicast addresses: they do not lead from one host to another."""
+    for name in ("hosts", "pods", "services"):
+        declared = getattr(cluster.network, name)
+        for special, networks in _SPECIAL.items():
+            if any(declared.overlaps(each) for each in networks):
+                yield Problem(f"network.{name}", f"{declared} has {special} addresses; use a private network")
+
+
 def networks_large_enough(cluster: Cluster) -> Iterator[Problem]:
     """Each network holds what is in it, and no component refuses its size."""
     network = cluster.network
-    if network.hosts.prefixlen > 24:
+    if network.hosts.prefixlen > addresses.LONGEST_PREFIX:
         yield Problem("network.hosts", f"{network.hosts} is too small; a /24 or larger holds the groups and the pools")
     if network.services.prefixlen > 26:
         yield Problem(
@@ -95,6 +114,19 @@ def unique_pools(cluster: Cluster) -> Iterator[Problem]:
         seen.setdefault(pool.name, index)
 
 
+def kubelet_labels(cluster: Cluster) -> Iterator[Problem]:
+    """Pools' labels are neither Slipway's nor Kubernetes' own, which no kubelet may set (kubelet, `--node-labels`)."""
+    for index, pool in enumerate(cluster.pools):
+        for key in pool.labels:
+            domain = key.rpartition("/")[0]
+            if key in _OWN_LABELS:
+                yield Problem(f"pools[{index}].labels", f"Slipway sets {key} itself; choose another key")
+            elif domain.endswith(_KUBERNETES) and not domain.endswith(_KUBELETS):
+                yield Problem(
+                    f"pools[{index}].labels", f"a kubelet may not set {key}; use a domain of yours, or kubectl label"
+                )
+
+
 def pods_fit(cluster: Cluster) -> Iterator[Problem]:
     """A node's pod network holds its pods (less three addresses), and the cluster's holds all nodes."""
     network = cluster.network
@@ -117,6 +149,8 @@ def pods_fit(cluster: Cluster) -> Iterator[Problem]:
 
 def hosts_fit(cluster: Cluster) -> Iterator[Problem]:
     """Each group and pool stays within its block of the host network."""
+    if cluster.network.hosts.prefixlen > addresses.LONGEST_PREFIX:
+        return  # told already
     for path, count, room in addresses.room(cluster):
         if count > room:
             yield Problem(
@@ -147,8 +181,10 @@ RULES: tuple[Rule, ...] = (
     odd_members,
     election_timeout,
     networks_apart,
+    networks_usable,
     networks_large_enough,
     unique_pools,
+    kubelet_labels,
     pods_fit,
     hosts_fit,
     pools_in_blocks,
