@@ -34,6 +34,10 @@ UNSET = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "PULUMI_STACK", "VIR
 """Variables of other set-ups that would win over ours."""
 
 
+class StateError(RuntimeError):
+    """Pulumi's state cannot be used; one line."""
+
+
 def variables(release: Release, path: str) -> dict[str, str]:
     """Return the variables to set.
 
@@ -81,10 +85,18 @@ def programs(release: Release) -> Path:
     return paths.cache() / "programs" / hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
 
 
+def stacks() -> list[str]:
+    """Return the names of the stacks that Pulumi's state has."""
+    return sorted(file.stem for file in (paths.state() / ".pulumi" / "stacks").glob("*/*.json"))
+
+
 def prepare(release: Release) -> None:
     """Make the folders of state, the passphrase (once), and the places where Pulumi finds its parts.
 
     The engines must be there.
+
+    Raises:
+        StateError: the passphrase of stacks that are there is gone.
     """
     paths.home().mkdir(parents=True, exist_ok=True)
     for folder in (paths.state(), paths.pulumi_home()):
@@ -127,9 +139,14 @@ def _make_programs(release: Release) -> None:
 
 
 def _make_passphrase(path: Path) -> None:
-    """Write a new passphrase, readable by its owner alone; never replace one that is there."""
+    """Write a new passphrase, readable by its owner alone; never replace one that is there or that something needs."""
     if path.exists():
         return
+    if known := stacks():
+        raise StateError(
+            f"{path} is gone, and the secrets of {', '.join(known)} are encrypted with it: put it back; "
+            "without a backup see docs/trouble/passphrase-lost.md"
+        )
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secrets.token_urlsafe(32) + "\n")

@@ -65,6 +65,19 @@ def test_passphrase_is_made_once_and_is_private(programs: None) -> None:
     assert [path.name for path in paths.home().iterdir() if path.name.startswith(".")] == []
 
 
+def test_a_lost_passphrase_is_not_replaced(programs: None) -> None:
+    environment.prepare(LAB)
+    checkpoint = paths.state() / ".pulumi/stacks/slipway/one.json"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_text("{}")
+    paths.passphrase().unlink()
+    with pytest.raises(
+        environment.StateError, match="passphrase is gone, and the secrets of one are encrypted with it"
+    ):
+        environment.prepare(LAB)
+    assert not paths.passphrase().exists()
+
+
 def test_programs_lie_side_by_side(programs: None) -> None:
     environment.prepare(LAB)
     names = {path.name for path in environment.programs(LAB).iterdir()}

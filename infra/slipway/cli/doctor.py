@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from slipway import apt, paths
+from slipway import apt, environment, paths
 from slipway.artifacts import EngineError, engines, images
 from slipway.cli import setup
 from slipway.cli.problems import FAILED
@@ -122,7 +122,10 @@ def _images(pinned: Release) -> Iterator[Finding]:
 
 
 def _state() -> Iterator[Finding]:
-    passphrase = paths.passphrase()
+    passphrase, stacks = paths.passphrase(), environment.stacks()
+    if stacks and not passphrase.exists():
+        yield Finding("passphrase", f"gone; stacks need it: {', '.join(stacks)}", f"put it back: {passphrase}")
+        return
     if not passphrase.exists():
         yield Finding("state", f"none yet in {paths.home()}; the first `up` makes it")
         return
@@ -130,5 +133,4 @@ def _state() -> Iterator[Finding]:
     yield Finding(
         "passphrase", f"{passphrase} mode {mode:04o}", "" if mode & 0o077 == 0 else f"chmod 600 '{passphrase}'"
     )
-    stacks = sorted(file.stem for file in (paths.state() / ".pulumi" / "stacks").glob("*/*.json"))
     yield Finding("stacks", ", ".join(stacks) or "none")
