@@ -24,6 +24,8 @@ def call(*arguments: str) -> Callable[[], object]:
     ("arguments", "code", "said"),
     [
         (["version"], 0, ""),
+        ([], 2, ""),
+        (["lab"], 2, ""),
         (["bogus"], 2, "slipway: No such command 'bogus'; see: ./slipway --help\n"),
         (["up", "--bogus"], 2, "slipway: No such option: --bogus; see: ./slipway up --help\n"),
         (["engines", "--only", "etdc"], 2, "slipway: release lab: no component 'etdc'; nearest: etcd\n"),

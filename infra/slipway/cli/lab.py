@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from slipway.cli.problems import FAILED, Problem
 from slipway.fleet.lab import host, network
 from slipway.fleet.lab.errors import LabError
 
@@ -89,8 +91,11 @@ def destroy(
     pairs = _resolve(names)
     networks = [name for name in names if network.load(name)]
     what = ", ".join([*(f"network {name}" for name in networks), *(one for _, one in pairs)])
-    if not yes and not typer.confirm(f"Remove {what} and all data in them?"):
-        raise typer.Abort
+    if not yes:
+        if not sys.stdin or not sys.stdin.isatty():
+            raise Problem(f"lab destroy removes {what} and all data in them; without a terminal to ask, add --yes")
+        if not typer.confirm(f"Remove {what} and all data in them?"):
+            raise Problem("nothing was removed", FAILED)
     _each_pair(pairs, "removed", host.destroy)
     for name in networks:
         network.destroy(name)

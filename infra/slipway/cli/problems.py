@@ -41,8 +41,10 @@ def guarded(run: Callable[[], object]) -> int:
         context = getattr(error, "ctx", None)
         hint = f"; see: ./{context.command_path} --help" if context else ""
         said = error.format_message() if hasattr(error, "format_message") else str(error)
+        if not said:  # no arguments at all: the help that is printed says it
+            return CANNOT_RUN
         return _say(f"{said.rstrip('.')}{hint}", CANNOT_RUN)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort):  # typer's stands for Ctrl-C too
         return _say("interrupted; the same command goes on where this one stopped", INTERRUPTED)
     except BrokenPipeError:  # `slipway … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
