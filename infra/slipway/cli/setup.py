@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slipway import apt, environment, release, spec, stack
 from slipway.artifacts import Progress, engines, images
+from slipway.fleet.lab import base
 from slipway.release import Release
 
 
@@ -26,11 +27,20 @@ def make_ready(pinned: Release, progress: Progress, *, packages: bool = True) ->
     environment.prepare(pinned)
 
 
+def base_ready(os_name: str, progress: Progress) -> None:
+    """Make the tree that lab hosts stand on, where it is missing."""
+    if not base.is_ready(os_name):
+        with progress.step("lab", f"making the base tree {os_name}") as step:
+            base.ensure(os_name, lambda line: setattr(step, "doing", line))
+
+
 def stack_ready(name: str, *, packages: bool = True) -> tuple[Release, dict[str, str]]:
     """Make all ready for one stack; return its release and the environment for pulumi."""
     pinned = release_of(name)
     with Progress() as progress:
         make_ready(pinned, progress, packages=packages)
+        if packages:
+            base_ready(spec.load(stack.file(name)).fleet.os, progress)
         variables = environment.merged(pinned)
         for line in stack.ensure(name, variables):
             progress.say(line)

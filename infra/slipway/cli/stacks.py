@@ -19,7 +19,7 @@ Target = Annotated[list[str] | None, typer.Option(help="Only this resource (URN)
 def up(stack: Stack = "lab", target: Target = None) -> None:
     """Bring hosts and cluster to what the stack file says: install, change, repair."""
     begun = time.monotonic()
-    _run("up", stack, ["--skip-preview", "--yes", *_targets(target)])
+    _run("up", stack, ["--skip-preview", "--yes", "--suppress-outputs", *_targets(target)])
     typer.echo(
         f"\n{stack} is up after {elapsed(time.monotonic() - begun)}. Next:\n"
         f"  ./slipway kubeconfig {stack} > {stack}.kubeconfig\n"
