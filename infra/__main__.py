@@ -8,15 +8,19 @@ import pulumi
 import pulumi_kubernetes
 
 from slipway import release, spec, trust
+from slipway import stack as stacks
 from slipway.addons import Context, coredns, dns_autoscaler, fairness, priority, rbac
 from slipway.fleet.lab.build import build
+from slipway.lint import change_rules
 from slipway.plays import Plays, sources
 
 
 def main() -> None:
     """Declare the cluster of the selected stack."""
     stack = pulumi.get_stack()
-    cluster = spec.parse(pulumi.Config("slipway").require_object("cluster"), f"stacks/Pulumi.{stack}.yaml", stack)
+    where = f"stacks/Pulumi.{stack}.yaml"
+    cluster = spec.parse(pulumi.Config("slipway").require_object("cluster"), where, stack)
+    change_rules.refuse(cluster, stacks.deployed(stack), where)
     pinned = release.load(cluster.release)
 
     trusted = trust.create(cluster)

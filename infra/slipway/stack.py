@@ -110,6 +110,18 @@ def recover(stack: str, environment: dict[str, str]) -> list[str]:
     return said
 
 
+def deployed(stack: str) -> dict[str, dict[str, Any]]:
+    """Return the inputs of each play of a stack that has converged a host, by the play's name; secrets are not open."""
+    if not _checkpoint(stack).exists():
+        return {}
+    plays = (one for one in _latest(stack).get("resources") or () if one["type"] == "slipway:index:Play")
+    return {
+        play["urn"].rpartition("::")[2]: play["inputs"]
+        for play in plays
+        if any(result.get("digest") for result in (play.get("outputs", {}).get("results") or {}).values())
+    }
+
+
 def pulumi(arguments: list[str], environment: dict[str, str], feed: str | None = None) -> str:
     """Run pulumi quietly in the checkout and return what it printed.
 

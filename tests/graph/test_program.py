@@ -22,7 +22,7 @@ def record(folder: Path, cluster: dict[str, Any]) -> subprocess.CompletedProcess
     declared = folder / "cluster.json"
     declared.write_text(json.dumps(cluster))
     command = [sys.executable, str(Path(__file__).with_name("record.py")), "lab", str(declared)]
-    env = {**os.environ, "PYTHONPATH": str(paths.root() / "infra")}
+    env = {**os.environ, "PYTHONPATH": str(paths.root() / "infra"), "SLIPWAY_HOME": str(folder)}
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
 
 

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from slipway import documents, spec
 from slipway import stack as stacks
 from slipway.artifacts.progress import elapsed
 from slipway.cli import setup
 from slipway.cli.problems import FAILED, Problem
+from slipway.lint import change_rules
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
 Target = Annotated[list[str] | None, typer.Option(help="Only this resource (URN); may be given several times.")]
@@ -68,6 +70,9 @@ def _run(verb: str, stack: str, options: list[str]) -> None:
     _, environment = setup.stack_ready(stack)
     for line in stacks.recover(stack, environment):
         typer.echo(line, err=True)
+    if verb in ("up", "preview"):
+        file = stacks.file(stack)
+        change_rules.refuse(spec.load(file), stacks.deployed(stack), documents.shown(file))
     if stacks.stream([verb, "--stack", stack, *options], environment) != 0:
         raise Problem(
             f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there", FAILED
