@@ -1,6 +1,7 @@
 """One lab for all tests that need a cluster: brought up once as a user would, taken down at the end.
 
-`SLIPWAY_KEEP_LAB=1` leaves it standing, for work on one test after another.
+A lab that was up before is used as it is and left standing: it is somebody's. `SLIPWAY_KEEP_LAB=1` leaves a lab of the
+tests' own standing too, for work on one test after another.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def lab(before_lab: MachineState, tmp_path_factory: pytest.TempPathFactory) -> I
     stack = Stack("lab", tmp_path_factory.mktemp("lab"))
     stack.up()
     yield stack
-    if os.environ.get("SLIPWAY_KEEP_LAB") != "1" and not stack.destroyed:
+    if stack.ours and os.environ.get("SLIPWAY_KEEP_LAB") != "1" and not stack.destroyed:
         stack.destroy()
 
 

@@ -57,12 +57,18 @@ class Stack:
         self.name = name
         self.folder = folder
         self.destroyed = False
+        self.ours = not self._has_resources()
 
     def up(self, timeout: float = 1200) -> str:
         """`./slipway up`; returns what it printed."""
         self.destroyed = False
         self._outputs.cache_clear()
         return run(SLIPWAY, "up", self.name, timeout=timeout).stdout
+
+    def _has_resources(self) -> bool:
+        """Whether the stack was up before these tests."""
+        exported = self.pulumi("stack", "export", check=False)
+        return exported.returncode == 0 and bool(json.loads(exported.stdout)["deployment"].get("resources"))
 
     def destroy(self, timeout: float = 300) -> str:
         """`./slipway destroy`; returns what it printed."""
