@@ -271,6 +271,13 @@ def test_a_lost_bridge_is_mended(fleet: Fleet) -> None:
         assert fleet.ssh(name, "hostname") == name
 
 
+def test_a_bridge_lost_under_running_hosts_gets_their_links_back(fleet: Fleet) -> None:
+    subprocess.run(["ip", "link", "delete", NETWORK.bridge], check=True)
+    assert network.ensure(NETWORK).up
+    for name in NAMES:
+        assert fleet.ssh(name, "hostname") == name
+
+
 def test_a_network_with_hosts_stays(fleet: Fleet) -> None:
     del fleet
     with pytest.raises(LabError, match="still has hosts"):

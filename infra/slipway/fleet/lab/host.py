@@ -407,7 +407,7 @@ def _nspawn(record: _Record) -> list[str]:
         "--register=no",
         "--keep-unit",
         f"--directory={place}/root",
-        f"--machine={machine_name(spec.network, spec.name)}",
+        f"--machine={network.machine_name(spec.network, spec.name)}",
         f"--hostname={spec.name}",
         f"--network-bridge={declared.bridge}",
         "--capability=all",
@@ -430,11 +430,6 @@ def _nspawn(record: _Record) -> list[str]:
         # systemd 256 and later refuses cgroup v1 unless its command line says this.
         command.append("SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")
     return command
-
-
-def machine_name(network_name: str, name: str) -> str:
-    """Return a host's name among all containers of this machine; its link on the bridge is named after it."""
-    return f"{network_name}-{name}"[:64]
 
 
 def _wait(record: _Record, seconds: float) -> None:
@@ -539,7 +534,8 @@ def _kill(network_name: str, name: str) -> None:
     """Kill all processes of a host, and remove its control groups and what nspawn keeps about it in /run."""
     groups = _groups(network_name, name)
     left = [
-        Path(f"/run/systemd/nspawn/{kept}") / machine_name(network_name, name) for kept in ("propagate", "unix-export")
+        Path(f"/run/systemd/nspawn/{kept}") / network.machine_name(network_name, name)
+        for kept in ("propagate", "unix-export")
     ]
     if leader := _leader(network_name, name):
         with contextlib.suppress(OSError):
@@ -548,7 +544,7 @@ def _kill(network_name: str, name: str) -> None:
     cgroups.kill(groups)
     cgroups.remove(groups)
     # The kernel takes its time to remove a network namespace, and the link with it.
-    link = f"vb-{machine_name(network_name, name)}"  # nspawn's; longer ones are an alternative name of a shortened one
+    link = network.link_name(network_name, name)
     subprocess.run(["ip", "link", "delete", "dev", link], capture_output=True, check=False)
     for name_of in ("pid", "groups"):
         (folder(network_name, name) / name_of).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
@@ -56,6 +57,16 @@ def folder(name: str) -> Path:
 def names() -> list[str]:
     """Return the names of all lab networks of this user."""
     return sorted(path.parent.name for path in paths.lab().glob("*/network.json"))
+
+
+def machine_name(network_name: str, host: str) -> str:
+    """Return a host's name among all containers of this machine."""
+    return f"{network_name}-{host}"[:64]
+
+
+def link_name(network_name: str, host: str) -> str:
+    """Return the name of a host's link on the bridge: nspawn's own, or an alternative name where that is shortened."""
+    return f"vb-{machine_name(network_name, host)}"
 
 
 def inspect(name: str) -> NetworkState | None:
@@ -151,8 +162,18 @@ def _state(spec: NetworkSpec) -> NetworkState:
         bridge=spec.bridge,
         gateway=str(spec.gateway),
         prefix=spec.cidr.prefixlen,
-        up=_has_link(spec.bridge) and _has_table(spec) and machine.settled(),
+        up=_has_link(spec.bridge) and _has_table(spec) and not _loose_links(spec) and machine.settled(),
     )
+
+
+def _loose_links(spec: NetworkSpec) -> list[str]:
+    """Return the links of running hosts that are not on the bridge: one that is made anew has none of them."""
+    hosts = {link_name(spec.name, path.parent.name) for path in folder(spec.name).glob("*/host.json")}
+    return [
+        link["ifname"]
+        for link in json.loads(tools.run(["ip", "-json", "link"]))
+        if hosts & {link["ifname"], *link.get("altnames", ())} and link.get("master") != spec.bridge
+    ]
 
 
 def _has_table(spec: NetworkSpec) -> bool:
@@ -191,6 +212,10 @@ def _ensure_bridge(spec: NetworkSpec) -> None:
         tools.run(["ip", "link", "set", spec.bridge, "alias", _alias(spec)])
     tools.run(["ip", "address", "replace", f"{spec.gateway}/{spec.cidr.prefixlen}", "dev", spec.bridge])
     tools.run(["ip", "link", "set", spec.bridge, "up"])
+    for link in _loose_links(spec):
+        # Of a host that stops at this moment the link may be gone already.
+        with contextlib.suppress(LabError):
+            tools.run(["ip", "link", "set", link, "master", spec.bridge, "up"])
 
 
 def _ensure_way_out(spec: NetworkSpec) -> None:
