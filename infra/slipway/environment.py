@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from slipway import paths
+from slipway import paths, private
 from slipway.artifacts import engines
 from slipway.release import Release
 
@@ -29,6 +29,21 @@ PROGRAMS = {
     "etcd": ("etcdctl", "etcdutl"),
 }
 """What a user types, or Pulumi looks for, by name: engine and files."""
+
+_KUBERNETES_PLUGIN = """\
+#!/bin/sh
+# The plugin writes the administrator's kubeconfig among the temporary files and leaves it there.
+# So it gets a folder of its own, in memory; the next run removes those of plugins that have ended.
+set -eu
+for base in /run "${{XDG_RUNTIME_DIR-}}" /dev/shm "${{TMPDIR:-/tmp}}"; do
+    [ -n "$base" ] && [ -w "$base" ] && break
+done
+TMPDIR=$base/{prefix}$$-kubernetes
+export TMPDIR
+rm -rf "$TMPDIR"
+mkdir -m 0700 "$TMPDIR"
+exec {program} "$@"
+"""
 
 UNSET = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "PULUMI_STACK", "VIRTUAL_ENV", "PYTHONHOME")
 """Variables of other set-ups that would win over ours."""
@@ -103,15 +118,24 @@ def prepare(release: Release) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     _make_passphrase(paths.passphrase())
     _make_programs(release)
+    _make_kubernetes_plugin(release)
+
+
+def _make_kubernetes_plugin(release: Release) -> None:
+    """Put the plugin where Pulumi looks: a script that starts it with a folder of its own for temporary files."""
     name = "pulumi-kubernetes"
-    plugin = paths.pulumi_home() / "plugins" / f"resource-kubernetes-v{release.version(name)}"
-    plugin.mkdir(parents=True, exist_ok=True)
-    program = plugin / "pulumi-resource-kubernetes"
-    wanted = engines.folder(name, release) / program.name
-    if not (program.is_symlink() and program.readlink() == wanted):
-        fresh = program.with_name(f".{program.name}.{os.getpid()}")
-        fresh.symlink_to(wanted)
-        fresh.rename(program)
+    folder = paths.pulumi_home() / "plugins" / f"resource-kubernetes-v{release.version(name)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "pulumi-resource-kubernetes"
+    text = _KUBERNETES_PLUGIN.format(
+        prefix=private.PREFIX, program=shlex.quote(str(engines.folder(name, release) / program.name))
+    )
+    if program.is_file() and not program.is_symlink() and program.read_text() == text:
+        return
+    fresh = program.with_name(f".{program.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.chmod(0o755)
+    fresh.rename(program)
 
 
 def _make_programs(release: Release) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from slipway import orphans, paths
+from slipway import orphans, paths, private
 
 _FILTER = "filter.slipway-salt.clean"
 _STRIP = "sed '/^encryptionsalt: /d'"
@@ -149,8 +149,11 @@ def stream(arguments: list[str], environment: dict[str, str]) -> int:
     Ctrl-C reaches pulumi itself, which stops its providers cleanly; we wait for it. SIGTERM is passed on.
     """
     child = subprocess.Popen([_program(environment), *arguments], cwd=paths.root(), env=environment)
-    with _signals({signal.SIGINT: lambda: None, signal.SIGTERM: child.terminate}):
-        return child.wait()
+    try:
+        with _signals({signal.SIGINT: lambda: None, signal.SIGTERM: child.terminate}):
+            return child.wait()
+    finally:
+        private.remove_left()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway import environment, paths, release
+from slipway import environment, paths, private, release
 from slipway.artifacts import engines
 
 LAB = release.load("lab")
@@ -88,5 +88,16 @@ def test_provider_is_where_pulumi_looks(programs: None) -> None:
     environment.prepare(LAB)
     environment.prepare(LAB)
     version = LAB.version("pulumi-kubernetes")
-    link = paths.pulumi_home() / "plugins" / f"resource-kubernetes-v{version}" / "pulumi-resource-kubernetes"
-    assert link.readlink() == engines.folder("pulumi-kubernetes", LAB) / "pulumi-resource-kubernetes"
+    program = paths.pulumi_home() / "plugins" / f"resource-kubernetes-v{version}" / "pulumi-resource-kubernetes"
+    engine = engines.folder("pulumi-kubernetes", LAB)
+    engine.mkdir(parents=True)
+    (engine / program.name).write_text('#!/bin/sh\necho "$1"; echo secret >"$TMPDIR/kubeconfig"; ls -ld "$TMPDIR"\n')
+    (engine / program.name).chmod(0o755)
+    said = subprocess.run([program, "two words"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said[0] == "two words"
+    assert said[1].startswith("drwx------")
+    folder = Path(said[1].rpartition(" ")[2])
+    assert folder.parent == private.memory()
+    assert folder.exists()
+    private.remove_left()
+    assert not folder.exists()

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slipway import paths, pki
+from slipway import paths, pki, private
 from slipway.play.broker import Broker, Event, Listener, Order, TokenMaker
 
 PLAYBOOK = "playbooks/controller/converge.yml"
-_FOLDER = "slipway-play-"
 _MAX_FORKS = 50
 _GRACE_SECONDS = 20.0
 """After Ctrl-C, how long hosts may take to come to the end of their current task."""
@@ -138,12 +136,8 @@ async def converge(
 @contextmanager
 def private_folder() -> Iterator[Path]:
     """Make a folder (0700) in memory, for keys, and remove it afterwards. Those of dead processes go too."""
-    base = _memory()
-    for left in base.glob(f"{_FOLDER}*"):
-        owner = left.name.removeprefix(_FOLDER).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=base))
+    private.remove_left()
+    folder = private.make()
     try:
         yield folder
     finally:
@@ -153,15 +147,6 @@ def private_folder() -> Iterator[Path]:
                 ["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "any"], capture_output=True, check=False
             )
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _memory() -> Path:
-    """Return a folder whose files never reach a disk, as short as can be: a socket's path has 108 characters."""
-    wanted = ["/run", os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm"]  # noqa: S108
-    for candidate in filter(None, wanted):
-        if os.access(candidate, os.W_OK | os.X_OK):
-            return Path(candidate)
-    return Path(tempfile.gettempdir())
 
 
 def _prepare(folder: Path, targets: Sequence[Target], ssh_key: str, timeout_seconds: int) -> dict[str, Any]:
