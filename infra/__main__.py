@@ -40,7 +40,11 @@ def main() -> None:
         opts=pulumi.ResourceOptions(depends_on=[apiservers, balancers]),
     )
     context = Context(
-        cluster, provider, after=[apiservers, balancers], images={name: pinned.image(name) for name in pinned.images}
+        cluster,
+        provider,
+        after=[apiservers, balancers],
+        lives_in=apiservers,
+        images={name: pinned.image(name) for name in pinned.images},
     )
     base = [*rbac.create(context), *priority.create(context), *fairness.create(context)]
     pools = [plays.pool(pool, kubeconfig, after=[*base, balancers]) for pool in cluster.pools]
