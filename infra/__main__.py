@@ -56,9 +56,8 @@ def main() -> None:
     pulumi.export("sshPrivateKey", trusted.ssh_key.private_key)
     pulumi.export(
         "hosts",
-        [
-            {
-                "name": machine.host.name,
+        {
+            machine.host.name: {
                 "address": str(machine.host.address),
                 "group": machine.host.group,
                 "pool": machine.host.pool,
@@ -66,7 +65,7 @@ def main() -> None:
                 "hostKey": machine.host_key,
             }
             for machine in fleet.machines
-        ],
+        },
     )
 
 

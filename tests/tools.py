@@ -89,8 +89,7 @@ class Stack:
     @property
     def hosts(self) -> list[dict[str, Any]]:
         """name, address, group, pool and hostKey of each host."""
-        listed: list[dict[str, Any]] = self._outputs()["hosts"]
-        return listed
+        return [{"name": name, **host} for name, host in self._outputs()["hosts"].items()]
 
     def host(self, name: str) -> dict[str, Any]:
         """One host by name."""

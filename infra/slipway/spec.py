@@ -24,18 +24,30 @@ CONFIG_KEY = "slipway:cluster"
 GROUPS = ("etcd", "etcd_events", "apiservers", "load_balancers")
 """Groups of fixed hosts, in the order in which they are built. Pools come after them."""
 
-Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$")]
+_NAME = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
+_LABEL_KEY = r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+_LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
+_FLAG = r"^[a-z][a-z0-9-]*$"
+_UPSTREAM = r"^[A-Za-z0-9.:/_-]+( [A-Za-z0-9.:/_-]+)*$"
+_EXPECTED = {
+    _NAME: "a name of at most 20 lower-case letters, digits and -, beginning with a letter",
+    _LABEL_KEY: "a label key such as example.com/team",
+    _LABEL_VALUE: "a label value: at most 63 letters, digits, -, _ and ., or nothing",
+    _FLAG: "a flag without its dashes",
+    _UPSTREAM: "addresses or a file, with single spaces between",
+}
+"""What a pattern means, for people."""
+
+Name = Annotated[str, Field(pattern=_NAME)]
 """A DNS label of at most 20 characters, so that `<cluster>-<pool>-<number>` stays within 63."""
 
-LabelKey = Annotated[
-    str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
-]
-LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
+LabelKey = Annotated[str, Field(pattern=_LABEL_KEY)]
+LabelValue = Annotated[str, Field(pattern=_LABEL_VALUE)]
 
-Flag = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+Flag = Annotated[str, Field(pattern=_FLAG)]
 """A program's flag without its dashes."""
 
-Upstream = Annotated[str, Field(pattern=r"^[A-Za-z0-9.:/_-]+( [A-Za-z0-9.:/_-]+)*$")]
+Upstream = Annotated[str, Field(pattern=_UPSTREAM)]
 """Words that CoreDNS takes as addresses or a file: nothing that would end its line."""
 
 
@@ -257,6 +269,8 @@ def _line(problem: Any) -> str:
         return f"{path}: is missing"
     if problem["type"] in ("model_type", "dict_type"):
         return f"{path}: should be a mapping of keys to values"
+    if problem["type"] == "string_pattern_mismatch" and problem["ctx"]["pattern"] in _EXPECTED:
+        return f"{path}: expected {_EXPECTED[problem['ctx']['pattern']]} (got {problem['input']!r})"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     value = problem.get("input")
     shown = f" (got {value!r})" if isinstance(value, (str, int, float, bool)) else ""

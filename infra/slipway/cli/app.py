@@ -48,7 +48,7 @@ def version() -> None:
     """Print the version of Slipway and of the parts that do its work."""
     typer.echo(f"slipway {__version__}")
     for package in ("pulumi", "ansible-core", "mitogen"):
-        typer.echo(f"{package} {package_version(package)}")
+        typer.echo(f"{package} {package_version(package)} (Python package)")
 
 
 def main() -> None:

@@ -36,12 +36,12 @@ def preview(
     diff: Annotated[bool, typer.Option("--diff", help="Show each changed value.")] = False,
 ) -> None:
     """Show what `up` would change; change nothing."""
-    _run("preview", stack, [*(["--diff"] if diff else []), *_targets(target)])
+    _run("preview", stack, ["--suppress-outputs", *(["--diff"] if diff else []), *_targets(target)])
 
 
 def refresh(stack: Stack = "lab", target: Target = None) -> None:
     """Look at the hosts and bring Pulumi's state to what they are."""
-    _run("refresh", stack, ["--skip-preview", "--yes", *_targets(target)])
+    _run("refresh", stack, ["--skip-preview", "--yes", "--suppress-outputs", *_targets(target)])
 
 
 def destroy(stack: Stack = "lab", target: Target = None) -> None:
