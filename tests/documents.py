@@ -42,9 +42,6 @@ CHANGES = {
     "kubectl --kubeconfig lab.kubeconfig taint node -l slipway.dev/pool=gpu example.com/team=vision:NoSchedule": (
         "tests/lab/test_docs.py::test_nodes_get_labels_and_taints"
     ),
-    "kubectl --kubeconfig lab.kubeconfig drain lab-cpu-0 --ignore-daemonsets --delete-emptydir-data --timeout=120s": (
-        "tests/lab/test_docs.py::test_a_node_is_drained"
-    ),
     "pulumi up --stack lab --yes": "tests/lab/test_lifecycle.py::test_second_up_changes_nothing",
     "pulumi destroy --stack lab --yes": "tests/lab/test_lifecycle.py::test_destroy_leaves_nothing",
 }

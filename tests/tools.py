@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -48,6 +49,16 @@ def our_processes() -> list[str]:
         if any(mark in line for mark in marks):
             found.append(line)
     return sorted(found)
+
+
+def copy_checkout(folder: Path) -> Path:
+    """Copy the files that Git knows or would take to a new folder, in no repository; return it."""
+    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout
+    for file in filter(None, listed.split("\0")):
+        if (ROOT / file).is_file():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / file, folder / file)
+    return folder
 
 
 class Stack:

@@ -61,7 +61,7 @@ class Plays:
             self.fleet.group(group),
             variables,
             functools.partial(inventory.etcd_host, group),
-            mode="quorum",
+            rollout={"mode": "quorum"},
             authorities=self.trust.signing(variables["etcd_authority"]),
         )
 
@@ -83,7 +83,7 @@ class Plays:
             self.fleet.group("apiservers"),
             inventory.apiserver(self.cluster, self.sources),
             functools.partial(inventory.apiserver_host, self.cluster),
-            mode="quorum",
+            rollout={"mode": "quorum"},
             after=after,
             authorities=self.trust.signing("kubernetes", "front-proxy", "etcd-client"),
             secrets=self._control_plane_secrets(),
@@ -97,7 +97,7 @@ class Plays:
             self.fleet.pool(pool.name),
             inventory.node(self.cluster, pool, self.sources),
             inventory.node_host,
-            mode="waves",
+            rollout={"mode": "waves", "drainSeconds": pool.drain_seconds},
             after=after,
             kubeconfig=kubeconfig,
         )
@@ -120,7 +120,7 @@ class Plays:
         variables: Mapping[str, Any],
         own: Callable[[Host], dict[str, Any]],
         *,
-        mode: str = "together",
+        rollout: Mapping[str, Any] | None = None,
         after: Sequence[pulumi.Resource] = (),
         secrets: Mapping[str, Any] | None = None,
         authorities: Mapping[str, Any] | None = None,
@@ -148,6 +148,6 @@ class Plays:
             secrets=secrets,
             authorities=authorities,
             kubeconfig=kubeconfig,
-            rollout={"mode": mode},
+            rollout={"mode": "together"} if rollout is None else rollout,
             opts=pulumi.ResourceOptions(depends_on=[*after, *(machine.resource for machine in machines)]),
         )

@@ -297,7 +297,7 @@ class Play(_Resource):
         secrets: secret variables of all hosts.
         authorities: who signs the certificates that hosts ask for: name → `{certificate, key}`.
         kubeconfig: an administrator's kubeconfig, for plays whose hosts join the cluster.
-        rollout: `{mode: together | quorum | waves}`; `together` if not given.
+        rollout: `{mode: together | quorum | waves, drainSeconds: 300}` and more; `together` if not given.
         timeout_seconds: how long one host may take.
     """
 

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 import documents
-from documents import CHANGES, PAGES, ROOT, name
+from documents import CHANGES, PAGES, name
 from slipway.fleet.lab import network
-from tools import SLIPWAY, Stack, eventually, run
+from tools import SLIPWAY, Stack, copy_checkout, eventually, run
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the files that Git knows or would take, in no repository."""
-    folder = tmp_path_factory.mktemp("docs") / "check out"
-    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout
-    for file in filter(None, listed.split("\0")):
-        if (ROOT / file).is_file():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / file, folder / file)
-    return folder
+    """A copy of the checkout."""
+    return copy_checkout(tmp_path_factory.mktemp("docs") / "check out")
 
 
 def looking(page: Path) -> list[str]:
@@ -119,16 +112,3 @@ def test_nodes_get_labels_and_taints(lab: Stack) -> None:
     finally:
         lab.kubectl("taint", "node", "-l", "slipway.dev/pool=gpu", "example.com/team-", check=False)
         lab.kubectl("label", "node", "-l", "slipway.dev/pool=gpu", "example.com/team-", check=False)
-
-
-def test_a_node_is_drained(lab: Stack) -> None:
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
-    try:
-        lab.kubectl("drain", "lab-cpu-0", *options, timeout=150)
-        assert lab.get("node", "lab-cpu-0")["spec"]["unschedulable"]
-    finally:
-        lab.kubectl("uncordon", "lab-cpu-0")
-    eventually(
-        "CoreDNS is whole again",
-        lambda: lab.get("deployment", "coredns", "-n", "kube-system")["status"].get("readyReplicas") == 2,
-    )

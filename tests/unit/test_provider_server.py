@@ -205,3 +205,31 @@ def test_every_resource_loads_and_is_what_its_name_says():
 def test_an_unknown_resource_is_refused():
     with pytest.raises(ResourceError, match="slipway has no resource slipway:index:Ship; expected one of Certificate"):
         registry.resource_of(urn("Ship"))
+
+
+class TestDelete:
+    """A resource learns whether the program, which still declares others, has left it out."""
+
+    @pytest.mark.parametrize(
+        ("declared", "left_out"),
+        [(["other"], True), ([], False), (["other", "it"], False)],
+        ids=["update", "destroy", "replacement"],
+    )
+    def test_left_out(self, monkeypatch, declared, left_out):
+        seen = []
+
+        class Leaving(Stubborn):
+            async def delete(self, call: Call, inputs: Inputs, state: State) -> None:
+                seen.append(call.left_out)
+
+        monkeypatch.setattr("slipway.provider.server.resource_of", lambda _urn: Leaving(KeyError()))
+
+        async def lifetime() -> None:
+            servicer = Servicer(None)
+            for name in declared:
+                news = wire.encode({})
+                await servicer.Check(provider_pb2.CheckRequest(urn=urn("Leaving", name), news=news), Context())
+            await servicer.Delete(provider_pb2.DeleteRequest(id="it", urn=urn("Leaving")), Context())
+
+        run(lifetime())
+        assert seen == [left_out]

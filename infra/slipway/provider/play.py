@@ -18,6 +18,7 @@ from slipway.node import bundle
 from slipway.play import manifest, runner, tokens
 from slipway.play import rollout as rollouts
 from slipway.play.broker import BrokerError, Event, Order, TokenMaker, declared
+from slipway.provider import leaving
 from slipway.provider.log import Log, stamp
 from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State, in_thread
 
@@ -86,6 +87,7 @@ class Rollout(Inputs):
         growth: how many times larger each wave may be than the one before.
         hosts: hosts in the largest wave.
         percent: the same as a share of all hosts.
+        drain_seconds: how long a node may take to be empty of pods before its host leaves.
     """
 
     mode: rollouts.Mode = "together"
@@ -93,6 +95,7 @@ class Rollout(Inputs):
     growth: Annotated[int, Field(ge=1)] = 2
     hosts: Annotated[int, Field(ge=1)] = 50
     percent: Annotated[int, Field(ge=1, le=100)] = 100
+    drain_seconds: Annotated[int, Field(ge=0)] = 300
 
 
 class PlayInputs(Inputs):
@@ -142,7 +145,7 @@ class PlayInputs(Inputs):
             [host.name for host in self.hosts],
             converged,
             failure_domains={host.name: host.failure_domain or "" for host in self.hosts},
-            limits=rollouts.Limits(**self.rollout.model_dump(exclude={"mode"})),
+            limits=rollouts.Limits(**self.rollout.model_dump(exclude={"mode", "drain_seconds"})),
         )
 
     def wanted(self, host: PlayHost) -> str:
@@ -156,7 +159,8 @@ class Play(Resource[PlayInputs]):
     """Converges hosts side by side. It is done when every host is at the digest that its inputs amount to.
 
     A host that fails is left behind, not the others: the resource is saved with one reason a failed host, and the next
-    update takes up there. Nothing happens on hosts when a play is deleted.
+    update takes up there. Nothing happens on hosts that leave a play, or when a play is deleted; nodes among them are
+    drained and their Node objects removed (see `slipway.provider.leaving`), unless the whole cluster goes.
     """
 
     kind = "slipway:index:Play"
@@ -196,8 +200,28 @@ class Play(Resource[PlayInputs]):
         # A host with another key is another machine, whatever the one of its name was.
         known = {host.name: host.host_key for host in old.hosts}
         same = {host.name for host in inputs.hosts if known.get(host.name) == host.host_key}
-        converged = {name for name, result in _results(state).items() if result.get("digest")} & same
-        return await _converge(call, inputs, state, inputs.waves(converged))
+        results = _results(state)
+        converged = {name for name, result in results.items() if result.get("digest")} & same
+        waves = inputs.waves(converged)
+        leavers = leaving.leavers(old.hosts, inputs.hosts, results)
+        returning = leaving.returning(inputs.hosts, results)
+        if not inputs.kubeconfig or not (leavers or returning):
+            return await _converge(call, inputs, state, waves)
+        async with leaving.api(inputs.kubeconfig) as nodes:
+            await leaving.come_back(nodes, returning)
+            seconds = inputs.rollout.drain_seconds
+            departure = await leaving.begin(call, nodes, leavers, seconds=seconds, results=results)
+            try:
+                updated = await _converge(call, inputs, state, waves)
+            except InitFailed as error:
+                raise departure.and_failed(error) from None
+            return await leaving.finish(nodes, departure, updated)
+
+    async def delete(self, call: Call, inputs: PlayInputs, state: State) -> None:
+        """Drain the nodes of a pool that is taken from a cluster which stays; else leave hosts alone."""
+        leavers = leaving.leavers(inputs.hosts, (), _results(state))
+        if inputs.kubeconfig and call.left_out and leavers:
+            await leaving.remove_all(call, inputs.kubeconfig, leavers, inputs.rollout.drain_seconds)
 
 
 def _is_due(result: Mapping[str, Any]) -> bool:

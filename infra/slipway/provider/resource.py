@@ -57,11 +57,14 @@ class Call:
         name: the resource's name in the program.
         log: lines for the user.
         cancelled: set at Ctrl-C or when the engine has gone: stop as soon as it is safe.
+        left_out: of a delete: the program was run and does not declare the resource any more, but does declare others.
+            False when everything is destroyed, as no program is run then, and when the resource is replaced.
     """
 
     name: str
     log: Log
     cancelled: threading.Event = field(default_factory=threading.Event)
+    left_out: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import grpc
@@ -95,6 +96,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._engine: engine_pb2_grpc.EngineStub | None = None
         self._cancelled = threading.Event()
         self._running = 0
+        self._declared: set[str] = set()
         if engine:
             self._connect(engine)
 
@@ -157,6 +159,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Check(self, request: provider_pb2.CheckRequest, context: _Context) -> Any:
         """Check inputs; every failure names its property."""
         async with self._errors(request.urn, context):
+            self._declared.add(request.urn)
             resource = resource_of(request.urn)
             marked = wire.decode(request.news)
             news = wire.reveal(marked)
@@ -217,7 +220,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         async with self._errors(request.urn, context), self._call(request.urn) as call:
             resource = resource_of(request.urn)
             state = State(request.id, wire.reveal(wire.decode(request.properties)))
-            await resource.delete(call, _inputs(resource, request.old_inputs), state)
+            left_out = bool(self._declared) and request.urn not in self._declared
+            await resource.delete(replace(call, left_out=left_out), _inputs(resource, request.old_inputs), state)
             return empty_pb2.Empty()
 
     @asynccontextmanager
