@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -17,7 +18,8 @@ from slipway.play import drain, tokens
 from slipway.play.drain import Leaver
 from slipway.play.nodes import CORDONED_BY, Nodes
 from slipway.provider import leaving
-from slipway.provider.resource import InitFailed, State
+from slipway.provider.log import Log
+from slipway.provider.resource import Call, InitFailed, ResourceError, State
 
 CLUSTER = tokens.Cluster("https://10.0.0.1:6443", ssl.create_default_context())
 
@@ -253,3 +255,26 @@ def test_no_node_is_removed_while_one_cannot_leave():
     with pytest.raises(InitFailed):
         finish(cluster, leaving.Departure([here("n"), here("m")], {"n": "not drained"}, {"n": KEPT}))
     assert set(cluster.nodes) == {"n", "m"}
+
+
+def test_a_pool_that_cannot_leave_is_as_it_was(monkeypatch):
+    cluster = Cluster("n", "m")
+    cluster.pod("kept", "n", budget=True)
+
+    @contextlib.asynccontextmanager
+    async def api(_kubeconfig: str) -> AsyncIterator[Nodes]:
+        async with Nodes(CLUSTER, httpx.MockTransport(cluster)) as nodes:
+            yield nodes
+
+    monkeypatch.setattr(leaving, "api", api)
+
+    async def remove() -> None:
+        call = Call("pool", Log(None, "urn"))
+        await leaving.remove_all(call, "kubeconfig", [here("n"), here("m")], 0.1)
+
+    with pytest.raises(ResourceError, match=r"n: not drained: after 0\.1 s x/kept may not be evicted: budget of kept$"):
+        asyncio.run(remove())
+    assert not any(node["cordoned"] for node in cluster.nodes.values())
+    cluster.pods["kept"]["budget"] = False
+    asyncio.run(remove())
+    assert cluster.nodes == {}

@@ -73,11 +73,8 @@ class Departure:
         outputs = dict(error.outputs)
         outputs["results"] = {**outputs.get("results", {}), **self.kept}
         outputs["failedHosts"] = [*outputs.get("failedHosts", []), *self.reasons]
-        return InitFailed(error.id, outputs, [*error.reasons, *self.lines()])
-
-    def lines(self) -> list[str]:
-        """Return one line a host that cannot leave."""
-        return [f"{name}: {reason}; the host is kept, its node cordoned" for name, reason in self.reasons.items()]
+        lines = [f"{name}: {reason}; the host is kept, its node cordoned" for name, reason in self.reasons.items()]
+        return InitFailed(error.id, outputs, [*error.reasons, *lines])
 
 
 @asynccontextmanager
@@ -153,13 +150,14 @@ async def come_back(nodes: Nodes, names: Sequence[str]) -> None:
         for name in names:
             await nodes.uncordon(name)
     except NodeError as error:
-        raise ResourceError(
-            f"{name} was to leave and is declared again, but could not be uncordoned: {error}"
-        ) from None
+        raise ResourceError(f"{name} could not be uncordoned: {error}") from None
 
 
 async def remove_all(call: Call, kubeconfig: str, leaving: Sequence[drain.Leaver], seconds: float) -> None:
     """Drain the nodes of a play that a living cluster no longer has, and remove their Node objects.
+
+    When one cannot leave, none does, and all are uncordoned: a play whose removal failed is just what it was, so that
+    nothing would tell an update which declares it again that there is something to mend.
 
     Raises:
         ResourceError: some cannot leave; with one reason each.
@@ -167,7 +165,8 @@ async def remove_all(call: Call, kubeconfig: str, leaving: Sequence[drain.Leaver
     async with api(kubeconfig) as nodes:
         departure = await begin(call, nodes, leaving, seconds=seconds, results={})
         if departure.reasons:
-            raise ResourceError("; ".join(departure.lines()))
+            await come_back(nodes, [leaver.name for leaver in leaving])
+            raise ResourceError("; ".join(f"{name}: {reason}" for name, reason in departure.reasons.items()))
         try:
             for leaver in leaving:
                 await nodes.delete(leaver.name)
