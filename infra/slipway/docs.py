@@ -139,6 +139,8 @@ def _words(annotation: Any) -> str:
         return " or ".join(f"`{choice}`" for choice in inside)
     if origin is dict:
         return f"map of {_words(inside[0])} to {_words(inside[1])}"
+    if annotation is Any:
+        return "anything"
     return _CLASSES[annotation]
 
 

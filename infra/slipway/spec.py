@@ -169,6 +169,10 @@ class Pool(_Model):
     drain_seconds: int = Field(
         default=300, ge=0, le=86_400, description="how long a node's pods may take to go before its host leaves, s"
     )
+    kubelet: dict[str, Any] = Field(
+        default_factory=dict,
+        description="more fields of KubeletConfiguration, which win over Slipway's; nodes are drained for a change",
+    )
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict, description="labels that nodes get when they register"
     )

@@ -33,7 +33,7 @@ class Checkout:
         shutil.copy2(ROOT / self.file.relative_to(self.folder), self.file)  # Git may not know it
         self.pool: dict[str, Any] = yaml.safe_load(self.file.read_text())["config"][CONFIG_KEY]["pools"][0]
 
-    def up(self, **changes: int) -> subprocess.CompletedProcess[str]:
+    def up(self, **changes: Any) -> subprocess.CompletedProcess[str]:
         """Bring the stack up with some values of its first pool changed."""
         declared = yaml.safe_load(self.file.read_text())
         declared["config"][CONFIG_KEY]["pools"][0] = self.pool | changes
@@ -112,3 +112,36 @@ def test_a_node_leaves_once_its_budget_lets_it(lab: Stack, checkout: Checkout, r
     assert nodes(lab).keys() == before.keys()
     assert leaving not in lab.lab("list")
     eventually("the pod runs elsewhere", lambda: running_on(lab) and leaving not in running_on(lab), deadline=30)
+
+
+def test_a_node_that_cannot_be_drained_for_a_change_is_deferred(
+    lab: Stack, checkout: Checkout, release: Release
+) -> None:
+    name = f"{lab.name}-{checkout.pool['name']}-0"
+    lab.kubectl("apply", "-f", "-", input=json.dumps(app(release.image("pause"), name)))
+    eventually("the pod runs on the node", lambda: running_on(lab) == [name], deadline=30)
+    change = {"registryPullQPS": 7}
+
+    deferred = checkout.up(kubelet=change, drain_seconds=4)
+    assert deferred.returncode == 1
+    assert f"{name}: deferred: not drained: after 4 s default/{APP}-" in deferred.stdout
+    assert BUDGET in deferred.stdout
+    assert not nodes(lab)[name]["spec"].get("unschedulable")
+    assert running_on(lab) == [name]
+    assert settings(lab, name).get("registryPullQPS") != 7
+
+    lab.kubectl("delete", "pdb", BUDGET)
+    done = checkout.up(kubelet=change, drain_seconds=60)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert settings(lab, name)["registryPullQPS"] == 7
+    node = nodes(lab)[name]
+    assert not node["spec"].get("unschedulable")
+    assert CORDONED_BY not in node["metadata"]["annotations"]
+
+
+def settings(lab: Stack, node: str) -> dict[str, Any]:
+    """What a node's kubelet runs with, as it says itself."""
+    configuration: dict[str, Any] = json.loads(
+        lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz").stdout
+    )["kubeletconfig"]
+    return configuration

@@ -211,6 +211,7 @@ def node(cluster: Cluster, pool: Pool, sources: Sources) -> dict[str, Any]:
         "kubelet_labels": {"slipway.dev/pool": pool.name, "slipway.dev/platform": pool.platform, **pool.labels},
         "kubelet_taints": [taint.model_dump() for taint in pool.taints],
         "kubelet_max_pods": pool.max_pods,
+        **({"kubelet_extra_config": dict(pool.kubelet)} if pool.kubelet else {}),
         "kube_proxy_artifact": sources.artifact("kubernetes", "kube-proxy"),
         "kube_proxy_api_server": f"https://{addresses.api_endpoint(cluster)}:{API_PORT}",
         "kube_proxy_cluster_cidr": str(network.pods),

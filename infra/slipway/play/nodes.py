@@ -127,6 +127,12 @@ class Nodes:
         """Remove a node from the API. That it is gone already is no error."""
         await self._send("DELETE", _node_path(name), missing_is_fine=True)
 
+    async def heartbeat(self, name: str) -> str:
+        """Return when the kubelet of a node last said that it lives, by its own clock; "" if it never did."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+        answer = await self._send("GET", path, missing_is_fine=True)
+        return str(((answer or {}).get("spec") or {}).get("renewTime") or "")
+
     async def pods(self, name: str) -> list[Pod]:
         """Return the pods of a node, by namespace and name."""
         answer = await self._send("GET", f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")

@@ -63,6 +63,7 @@ class Result:
         cancelled: it was stopped, and there is nothing wrong with it.
         tasks: how many tasks the controller ran for it.
         untouched: it was at its digest already; nothing ran on it.
+        deferred: it could not be made ready for a change, which is no reason to stop the others.
     """
 
     ok: bool
@@ -73,6 +74,7 @@ class Result:
     cancelled: bool = False
     tasks: int = 0
     untouched: bool = False
+    deferred: bool = False
 
 
 @dataclass

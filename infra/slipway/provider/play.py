@@ -13,14 +13,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from slipway import pki
+from slipway import paths, pki
 from slipway.node import bundle
-from slipway.play import manifest, runner, tokens
+from slipway.play import drain, drain_rule, manifest, runner, tokens
 from slipway.play import rollout as rollouts
 from slipway.play.broker import BrokerError, Event, Order, TokenMaker, declared
 from slipway.provider import leaving
 from slipway.provider.log import Log, stamp
 from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State, in_thread
+from slipway.provider.serving import Serving
 
 REVIEW_DAYS = 60
 """A host that was converged longer ago than this is gone through again by the next `up`, whatever its digest: so
@@ -87,7 +88,8 @@ class Rollout(Inputs):
         growth: how many times larger each wave may be than the one before.
         hosts: hosts in the largest wave.
         percent: the same as a share of all hosts.
-        drain_seconds: how long a node may take to be empty of pods before its host leaves.
+        drain_seconds: how long a node may take to be empty of pods, before its host leaves or is changed in a way that
+            pods do not outlive.
     """
 
     mode: rollouts.Mode = "together"
@@ -205,14 +207,16 @@ class Play(Resource[PlayInputs]):
         waves = inputs.waves(converged)
         leavers = leaving.leavers(old.hosts, inputs.hosts, results)
         returning = leaving.returning(inputs.hosts, results)
-        if not inputs.kubeconfig or not (leavers or returning):
+        to_drain = await in_thread(_to_drain, old, inputs, state)
+        if not inputs.kubeconfig or not (leavers or returning or to_drain):
             return await _converge(call, inputs, state, waves)
         async with leaving.api(inputs.kubeconfig) as nodes:
             await leaving.come_back(nodes, returning)
             seconds = inputs.rollout.drain_seconds
             departure = await leaving.begin(call, nodes, leavers, seconds=seconds, results=results)
             try:
-                updated = await _converge(call, inputs, state, waves)
+                serving = Serving(call, nodes, to_drain, seconds)
+                updated = await _converge(call, inputs, state, waves, serving)
             except InitFailed as error:
                 raise departure.and_failed(error) from None
             return await leaving.finish(nodes, departure, updated)
@@ -268,7 +272,35 @@ class _Progress:
             self.log.status(line)
 
 
-async def _converge(call: Call, inputs: PlayInputs, state: State, waves: rollouts.Waves) -> State:
+def _to_drain(old: PlayInputs, inputs: PlayInputs, state: State) -> dict[str, drain.Leaver]:
+    """Return the hosts that serve as nodes and whose change needs them to be empty, by name."""
+    if not inputs.kubeconfig:
+        return {}
+    try:
+        roles = bundle.playbook_roles(inputs.playbook)
+    except bundle.BundleError as error:
+        raise ResourceError(str(error)) from None
+    draining = drain_rule.draining_variables(roles, paths.root() / "roles")
+    earlier, results = {host.name: host for host in old.hosts}, _results(state)
+    return {
+        host.name: drain.Leaver(host.name, host.address, host.port)
+        for host in inputs.hosts
+        if (was := earlier.get(host.name))
+        and was.host_key == host.host_key
+        and drain_rule.needs_drain(
+            is_at=results.get(host.name, {}).get("digest", ""),
+            was_to_be=old.wanted(was),
+            is_to_be=inputs.wanted(host),
+            before=old.variables(was),
+            after=inputs.variables(host),
+            draining=draining,
+        )
+    }
+
+
+async def _converge(
+    call: Call, inputs: PlayInputs, state: State, waves: rollouts.Waves, serving: Serving | None = None
+) -> State:
     try:
         due = {name for name, result in _results(state).items() if _is_due(result)}
         orders = await in_thread(_orders, inputs, due)
@@ -281,11 +313,16 @@ async def _converge(call: Call, inputs: PlayInputs, state: State, waves: rollout
     with runner.private_folder() as scratch:
         make_token = _token_maker(inputs.kubeconfig, scratch)
         for wave in waves:
-            if call.cancelled.is_set() or any(not result.ok for result in results.values()):
+            if call.cancelled.is_set() or any(not result.ok and not result.deferred for result in results.values()):
                 break
-            results |= await runner.converge(
-                [targets[name] for name in wave],
-                {name: orders[name] for name in wave},
+            deferred = await serving.before(wave) if serving else {}
+            results |= deferred
+            going = [name for name in wave if name not in deferred]
+            if not going:
+                continue
+            converged = await runner.converge(
+                [targets[name] for name in going],
+                {name: orders[name] for name in going},
                 ssh_key=inputs.ssh_key,
                 authorities=authorities,
                 make_token=make_token,
@@ -293,6 +330,7 @@ async def _converge(call: Call, inputs: PlayInputs, state: State, waves: rollout
                 cancelled=call.cancelled,
                 timeout_seconds=inputs.timeout_seconds + _SLACK_SECONDS,
             )
+            results |= await serving.after(converged) if serving else converged
     return _outcome(call, state, list(targets), results)
 
 
@@ -346,7 +384,7 @@ def _outcome(
     before = _results(state)
     outputs: dict[str, Any] = {"results": {}, "failedHosts": []}
     reasons: list[str] = []
-    failed = [name for name, result in results.items() if not result.ok]
+    failed = [name for name, result in results.items() if not result.ok and not result.deferred]
     for name in hosts:
         result = results.get(name)
         earlier = before.get(name, {})
