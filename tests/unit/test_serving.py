@@ -110,3 +110,16 @@ def test_a_node_that_cannot_be_emptied_is_deferred_and_serves_on():
     assert not cluster.nodes["n"]["cordoned"]
     assert cluster.nodes["m"]["cordoned"]
     assert list(cluster.pods) == ["kept"]
+
+
+def test_a_node_that_an_earlier_update_left_cordoned_comes_back():
+    cluster = Cluster("n", "m")
+    cluster.nodes["n"] |= {"cordoned": True, "by": "slipway"}
+    cluster.nodes["m"] |= {"cordoned": True}
+
+    async def wave(serving: Serving) -> dict[str, Result]:
+        serving.unsettled = ["n", "m"]
+        return await serving.after({"n": DONE, "m": DONE})
+
+    assert serve(cluster, wave) == {"n": DONE, "m": DONE}
+    assert cluster.log == ["uncordon n"]

@@ -208,14 +208,15 @@ class Play(Resource[PlayInputs]):
         leavers = leaving.leavers(old.hosts, inputs.hosts, results)
         returning = leaving.returning(inputs.hosts, results)
         to_drain = await in_thread(_to_drain, old, inputs, state)
-        if not inputs.kubeconfig or not (leavers or returning or to_drain):
+        unsettled = [host.name for host in inputs.hosts if not results.get(host.name, {}).get("ok", True)]
+        if not inputs.kubeconfig or not (leavers or returning or to_drain or unsettled):
             return await _converge(call, inputs, state, waves)
         async with leaving.api(inputs.kubeconfig) as nodes:
             await leaving.come_back(nodes, returning)
             seconds = inputs.rollout.drain_seconds
             departure = await leaving.begin(call, nodes, leavers, seconds=seconds, results=results)
             try:
-                serving = Serving(call, nodes, to_drain, seconds)
+                serving = Serving(call, nodes, to_drain, seconds, unsettled)
                 updated = await _converge(call, inputs, state, waves, serving)
             except InitFailed as error:
                 raise departure.and_failed(error) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slipway.play import drain
@@ -32,12 +32,14 @@ class Serving:
         nodes: the API.
         hosts: those whose change needs a drain, by name.
         seconds: how long a node may take to be empty.
+        unsettled: hosts that an earlier update may have left cordoned by us.
     """
 
     call: Call
     nodes: Nodes
     hosts: Mapping[str, drain.Leaver]
     seconds: float
+    unsettled: Collection[str] = ()
     _drained: set[str] = field(default_factory=set)
 
     async def before(self, wave: Sequence[str]) -> dict[str, Result]:
@@ -57,7 +59,8 @@ class Serving:
 
     async def after(self, results: Mapping[str, Result]) -> dict[str, Result]:
         """Return the nodes that were emptied and changed; return all results, with those that did not come back."""
-        back = [name for name, result in results.items() if name in self._drained and result.ok]
+        ours = {*self._drained, *self.unsettled}
+        back = [name for name, result in results.items() if name in ours and result.ok]
         reasons = await asyncio.gather(*(self._return(name) for name in back))
         failed = {
             name: replace(results[name], ok=False, digest="", reason=reason)
@@ -69,12 +72,14 @@ class Serving:
     async def _return(self, name: str) -> str:
         """Uncordon a node once its kubelet is heard of anew; return why not, else ""."""
         try:
-            if await self._is_heard_of(name):
-                await self.nodes.uncordon(name)
-                self.call.log.info(f"{name} back in service")
+            if name not in self._drained or await self._is_heard_of(name):
+                if await self.nodes.uncordon(name):
+                    self.call.log.info(f"{name} back in service")
                 return ""
         except NodeError as error:
             return f"changed, but still cordoned: {error}"
+        if self.call.cancelled.is_set():
+            return "changed, but still cordoned: cancelled"
         return f"changed, but its kubelet was not ready within {_READY_SECONDS:g} s; its node is still cordoned"
 
     async def _is_heard_of(self, name: str) -> bool:
