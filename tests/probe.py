@@ -18,9 +18,16 @@ PROJECT = paths.root() / "tests/provider/project"
 
 
 class Project:
-    """A stack of the tiny program, in a folder of its own, driven by plain pulumi."""
+    """A stack of the tiny program, in a folder of its own, driven by plain pulumi.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where it is made.
+        always: configuration that every `configure` keeps, such as a network of the test's own.
+    """
+
+    def __init__(self, folder: Path, **always: str) -> None:
+        self.always = always
+        self.network = always.get("network", "provider-test")
         self.folder = folder / "project"
         self.home = folder / "home"
         shutil.copytree(paths.root() / "infra", self.folder / "infra", ignore=shutil.ignore_patterns("__pycache__"))
@@ -35,6 +42,7 @@ class Project:
         }
         self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
         self.pulumi("stack", "init", "test")
+        self.configure()
 
     def pulumi(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run pulumi to its end."""
@@ -45,7 +53,7 @@ class Project:
         """Set the program's whole configuration; what is not named has its default."""
         file = self.folder / "Pulumi.test.yaml"
         kept = re.findall(r"^encryptionsalt: .*$", file.read_text(), re.MULTILINE) if file.exists() else []
-        lines = [f"  provider-test:{name}: {json.dumps(value)}" for name, value in values.items()]
+        lines = [f"  provider-test:{name}: {json.dumps(value)}" for name, value in (self.always | values).items()]
         file.write_text("\n".join([*kept, "config:" if lines else "", *lines]) + "\n")
 
     def up(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -65,21 +73,28 @@ class Project:
             start_new_session=True,
         )
 
-    def results(self) -> dict[str, Any]:
-        """What the play says of each host, from the stack's state."""
+    def play(self) -> dict[str, Any]:
+        """The play's outputs, from the stack's state."""
         exported = json.loads(self.pulumi("stack", "export").stdout)
         plays = [each for each in exported["deployment"]["resources"] if each["type"] == "slipway:index:Play"]
-        found: dict[str, Any] = plays[0]["outputs"]["results"]
+        found: dict[str, Any] = plays[0]["outputs"]
+        return found
+
+    def results(self) -> dict[str, Any]:
+        """What the play says of each host."""
+        found: dict[str, Any] = self.play()["results"]
         return found
 
     def on_host(self, name: str, command: str) -> str:
         """Run a shell command on a host, not by SSH."""
         script = (
             "import subprocess, sys; from slipway.fleet.lab import host; "
-            "sys.exit(subprocess.run(host.shell('provider-test', sys.argv[1], ['sh', '-c', sys.argv[2]])).returncode)"
+            "sys.exit(subprocess.run(host.shell(sys.argv[1], sys.argv[2], ['sh', '-c', sys.argv[3]])).returncode)"
         )
         environment = self.environment | {"PYTHONPATH": str(self.folder / "infra")}
-        return tools.run(environment["SLIPWAY_PYTHON"], "-c", script, name, command, env=environment).stdout
+        return tools.run(
+            environment["SLIPWAY_PYTHON"], "-c", script, self.network, name, command, env=environment
+        ).stdout
 
     def lab(self, call: str) -> None:
         """Call a function of the lab library: `host.stop("provider-test", "probe-0")`."""

@@ -149,5 +149,6 @@ class Plays:
             authorities=authorities,
             kubeconfig=kubeconfig,
             rollout={"mode": "together"} if rollout is None else rollout,
+            preview=self.cluster.rollout.preview,
             opts=pulumi.ResourceOptions(depends_on=[*after, *(machine.resource for machine in machines)]),
         )

@@ -298,15 +298,19 @@ class Play(_Resource):
         authorities: who signs the certificates that hosts ask for: name → `{certificate, key}`.
         kubeconfig: an administrator's kubeconfig, for plays whose hosts join the cluster.
         rollout: `{mode: together | quorum | waves, drainSeconds: 300}` and more; `together` if not given.
+        preview: how previews and refreshes look at hosts: `check`, `sample` or `digest`; by the number of hosts if not
+            given.
         timeout_seconds: how long one host may take.
     """
 
-    _outputs = ("results", "failedHosts")
+    _outputs = ("results", "failedHosts", "drifted")
 
     results = _Out[Mapping[str, Any]]("results")
     """What came of each host: name → `{ok, changed, digest, at}`."""
     failed_hosts = _Out[Sequence[str]]("failedHosts")
     """The hosts that are not as they should be."""
+    drifted = _Out[Mapping[str, Sequence[str]]]("drifted")
+    """What the last refresh found changed on hosts: name → a few lines. The next `up` mends it."""
 
     def __init__(
         self,
@@ -322,6 +326,7 @@ class Play(_Resource):
         authorities: Input[Mapping[str, Any]] | None = None,
         kubeconfig: Input[str] | None = None,
         rollout: Input[Mapping[str, Any]] | None = None,
+        preview: Input[str] | None = None,
         timeout_seconds: Input[int] | None = None,
         opts: ResourceOptions | None = None,
     ) -> None:
@@ -336,6 +341,7 @@ class Play(_Resource):
             "authorities": None if authorities is None else Output.secret(authorities),
             "kubeconfig": None if kubeconfig is None else Output.secret(kubeconfig),
             "rollout": rollout,
+            "preview": preview,
             "timeoutSeconds": timeout_seconds,
         }
         super().__init__(resource_name, inputs, opts)

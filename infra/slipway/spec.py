@@ -198,6 +198,17 @@ class Addons(_Model):
     coredns: CoreDns = Field(default_factory=CoreDns, description="cluster DNS")
 
 
+class Rollout(_Model):
+    """How changes come to hosts."""
+
+    preview: Literal["check", "sample", "digest"] | None = Field(
+        default=None,
+        description="how previews and refreshes look at hosts: `check` runs the roles in check mode on each, `sample` "
+        "on two a pool, `digest` only reads each host's manifest; if not given, `check` for plays of up to 20 hosts, "
+        "else `digest`",
+    )
+
+
 class Cluster(_Model):
     """One cluster: the whole of what a stack file declares."""
 
@@ -217,6 +228,7 @@ class Cluster(_Model):
         default_factory=list, description="node pools, at most eight; add new ones at the end, so that no host moves"
     )
     addons: Addons = Field(default_factory=Addons, description="what runs in the cluster")
+    rollout: Rollout = Field(default_factory=Rollout, description="how changes come to hosts")
 
     @property
     def nodes(self) -> int:

@@ -18,13 +18,13 @@ HOSTS = ("probe-0", "probe-1")
 
 def test_a_preview_touches_nothing(project: Project):
     shown = project.pulumi("preview").stdout
-    assert "10 to create" in shown
+    assert "12 to create" in shown
     assert not (project.home / "lab").exists()
 
 
 def test_up_makes_hosts_and_converges_them(project: Project):
     shown = project.up().stdout
-    assert "10 created" in shown
+    assert "12 created" in shown
     for name in HOSTS:
         assert re.search(rf"{name} probe : Write what was told … changed", shown)
         assert re.search(rf"{name} done, 3 changed, \d+ s", shown)
@@ -47,14 +47,14 @@ def test_nothing_secret_is_plain_in_the_state_or_the_output(project: Project):
 
 
 def test_a_second_up_changes_nothing(project: Project):
-    assert "10 unchanged" in project.up("--expect-no-changes").stdout
+    assert "12 unchanged" in project.up("--expect-no-changes").stdout
 
 
 def test_a_new_value_is_shown_in_the_preview_and_reaches_the_hosts(project: Project):
     project.configure(text="second")
     shown = project.pulumi("preview", "--diff").stdout
     assert re.search(r'probe_text: "first" => "second"', shown)
-    assert "1 to update" in shown
+    assert "3 to update" in shown  # the play and its two hosts
     assert project.on_host("probe-0", "cat /etc/probe").startswith("first ")
     project.up()
     assert project.on_host("probe-0", "cat /etc/probe").startswith("second ")
@@ -78,7 +78,7 @@ def test_one_failed_host_leaves_the_other_done_and_the_next_up_goes_on_there(pro
     mended = project.up()
     assert "probe-0 done, 0 changed" in mended.stdout
     assert project.results()["probe-1"]["ok"]
-    assert "10 unchanged" in project.up("--expect-no-changes").stdout
+    assert "12 unchanged" in project.up("--expect-no-changes").stdout
 
 
 def test_refresh_keeps_a_failure_in_mind(project: Project):
@@ -152,7 +152,7 @@ def test_destroy_leaves_nothing(project: Project):
     project.lab("host.destroy('provider-test', 'probe-1')")  # gone already: no error
     project.configure()
     shown = project.pulumi("destroy", "--yes", "--skip-preview").stdout
-    assert "10 deleted" in shown
+    assert "12 deleted" in shown
     assert not list((project.home / "lab").glob("*"))
     assert not Path("/sys/class/net/slipway-test-p").exists()
     assert not project.processes()

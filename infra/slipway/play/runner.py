@@ -62,8 +62,11 @@ class Result:
         task: the task that failed, if one did.
         cancelled: it was stopped, and there is nothing wrong with it.
         tasks: how many tasks the controller ran for it.
+        unreachable: it does not answer, or not as the host that it should be.
         untouched: it was at its digest already; nothing ran on it.
         deferred: it could not be made ready for a change, which is no reason to stop the others.
+        before: what the host's manifest said of this playbook before the run; empty if nothing.
+        entry: the same after the run; of a check run what it would say.
     """
 
     ok: bool
@@ -75,6 +78,9 @@ class Result:
     tasks: int = 0
     untouched: bool = False
     deferred: bool = False
+    unreachable: bool = False
+    before: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass
@@ -208,7 +214,7 @@ async def _run_child(folder: Path, run: _Run, broker: Broker, cancelled: threadi
             said = json.loads(line)
             if "host" in said:
                 reason = ("unreachable: " if said["unreachable"] else "") + _one_line(said["msg"])
-                run.ansible[said["host"]] = Result(ok=False, reason=reason)
+                run.ansible[said["host"]] = Result(ok=False, reason=reason, unreachable=said["unreachable"])
             else:
                 run.end = said
         await child.wait()
@@ -246,6 +252,9 @@ def _result(event: Event) -> Result:
         reason="" if ok else _one_line(reason),
         task="" if ok else str(event.get("failed_task") or ""),
         cancelled=bool(event.get("cancelled")),
+        unreachable=bool(event.get("unreachable")),
+        before=event.get("before") or {},
+        entry=event.get("manifest") or {},
     )
 
 

@@ -15,17 +15,23 @@ from pydantic import AfterValidator, Field, model_validator
 
 from slipway import paths, pki
 from slipway.node import bundle
-from slipway.play import drain, drain_rule, manifest, runner, tokens
+from slipway.play import disruption, drain, drain_rule, findings, manifest, runner, tokens
 from slipway.play import rollout as rollouts
 from slipway.play.broker import BrokerError, Event, Order, TokenMaker, declared
-from slipway.provider import leaving
+from slipway.play.findings import Finding
+from slipway.provider import leaving, wire
 from slipway.provider.log import Log, stamp
+from slipway.provider.look import look
 from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State, in_thread
 from slipway.provider.serving import Serving
+from slipway.provider.views import Row
 
 REVIEW_DAYS = 60
 """A host that was converged longer ago than this is gone through again by the next `up`, whatever its digest: so
 certificates are renewed in time (they last a year, and are renewed for the last 120 days of it) and drift is mended."""
+
+_LINES = 20
+"""Hosts that a preview or refresh also tells about in a line of its own."""
 
 _SLACK_SECONDS = 120
 """What a wave may take on top of what its slowest host may."""
@@ -114,6 +120,8 @@ class PlayInputs(Inputs):
         authorities: who signs the certificates that hosts ask for, by name.
         kubeconfig: an administrator's kubeconfig, for plays whose hosts join the cluster.
         rollout: the order.
+        preview: how hosts are looked at in previews and refreshes (`slipway.play.findings`); if not given, by `check`
+            up to 20 hosts, else by `digest`.
         timeout_seconds: how long one host may take.
     """
 
@@ -127,6 +135,7 @@ class PlayInputs(Inputs):
     authorities: Annotated[dict[str, Authority], Field(repr=False)] = {}
     kubeconfig: Annotated[str | None, Field(repr=False)] = None
     rollout: Rollout = Rollout()
+    preview: findings.Means | None = None
     timeout_seconds: Annotated[int, Field(ge=10)] = 900
 
     @model_validator(mode="after")
@@ -167,9 +176,10 @@ class Play(Resource[PlayInputs]):
 
     kind = "slipway:index:Play"
     inputs = PlayInputs
-    outputs = frozenset({"results", "failedHosts"})
+    outputs = frozenset({"results", "failedHosts", "drifted"})
     volatile = outputs
     replaces = frozenset({"playbook"})
+    quiet = frozenset({"preview"})
 
     def check(self, inputs: PlayInputs) -> Mapping[str, str]:
         """Check what hosts declare to have signed."""
@@ -187,15 +197,63 @@ class Play(Resource[PlayInputs]):
         return problems
 
     async def drift(self, state: State, inputs: PlayInputs) -> frozenset[str]:
-        """Say that a play with failed hosts, or with hosts due for review, needs an update."""
+        """Say that a play with failed or drifted hosts, or with hosts due for review, needs an update."""
         due = {"results"} if any(_is_due(result) for result in _results(state).values()) else set()
-        failed = {"failedHosts"} if state.outputs.get("failedHosts") else set()
-        return frozenset(due | failed)
+        return frozenset(due | {name for name in ("failedHosts", "drifted") if state.outputs.get(name)})
+
+    async def preview(self, call: Call, old: PlayInputs | None, news: Mapping[str, Any], state: State | None) -> None:
+        """Look at the hosts that can be reached already, and show a row a host."""
+        hosts = [host for host in news["hosts"] if host != wire.UNKNOWN] if news["hosts"] != wire.UNKNOWN else []
+        about = {name: value for name, value in news.items() if name != "hosts"}
+        known = [] if wire.has_unknown(about) else [host for host in hosts if not wire.has_unknown(host)]
+        found: dict[str, Finding] = {}
+        if known:
+            inputs = PlayInputs.model_validate(about | {"hosts": known}, extra="ignore")
+            forced = _forced(state) if state else set()
+            found = await _look(call, inputs, forced, _means(inputs, len(hosts)), old)
+        rows = []
+        for name in (host["name"] for host in hosts if host.get("name") not in (None, wire.UNKNOWN)):
+            before = call.views.old(name)
+            would = findings.would(found[name]) if name in found else {"wouldChange": "known after apply"}
+            says = before | would or {"status": "as it should be"}
+            rows.append(Row(name, says, changed=bool(would)))
+        _tell(call, found)
+        await call.views.publish(rows)
 
     async def create(self, call: Call, inputs: PlayInputs) -> State:
         """Converge all hosts."""
-        state = State(f"{inputs.playbook}-{call.name}", {})
+        state = State(_id(inputs, call), {})
         return await _converge(call, inputs, state, inputs.waves(set()))
+
+    async def read(self, call: Call, inputs: PlayInputs, state: State) -> State:
+        """Look for drift, and keep what is found in mind for the next `up`."""
+        means = _means(inputs, len(inputs.hosts))
+        if means != "digest" and await in_thread(bundle.playbook_digest, inputs.playbook) != inputs.digest:
+            call.log.warning(
+                f"roles of playbook {inputs.playbook} are not those of the last up: only manifests are compared; "
+                "for what an up would change run: pulumi preview --diff"
+            )
+            means = "digest"
+        found = await _look(call, inputs, {host.name for host in inputs.hosts}, means)
+        drifted: dict[str, list[str]] = {}
+        rows = []
+        failed = set(state.outputs.get("failedHosts") or ())
+        for name, finding in found.items():
+            before = call.views.old(name)
+            says = {key: value for key, value in before.items() if key not in ("drift", "seen")}
+            if by := finding.before.get("by"):
+                says |= {"at": finding.before.get("finished") or "", "by": by}
+            match finding.kind:
+                case "change" | "failed" | "unlike" | "unseen" if name not in failed:
+                    drifted[name] = says["drift"] = finding.short
+                case "unreachable":
+                    says["seen"] = finding.note
+                    if name in _drifted(state):
+                        drifted[name] = says["drift"] = _drifted(state)[name]
+            rows.append(Row(name, says or {"status": "as it should be"}, says != before))
+        _tell(call, found, drift=True)
+        await call.views.publish(rows)
+        return State(state.id, state.outputs | {"drifted": drifted})
 
     async def update(self, call: Call, old: PlayInputs, inputs: PlayInputs, state: State) -> State:
         """Converge all hosts; those that are at their digest cost one look."""
@@ -303,8 +361,7 @@ async def _converge(
     call: Call, inputs: PlayInputs, state: State, waves: rollouts.Waves, serving: Serving | None = None
 ) -> State:
     try:
-        due = {name for name, result in _results(state).items() if _is_due(result)}
-        orders = await in_thread(_orders, inputs, due)
+        orders = await in_thread(_orders, inputs, _forced(state))
     except (bundle.BundleError, BrokerError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
     targets = {host.name: host.target() for host in inputs.hosts}
@@ -332,16 +389,99 @@ async def _converge(
                 timeout_seconds=inputs.timeout_seconds + _SLACK_SECONDS,
             )
             results |= await serving.after(converged) if serving else converged
+    await call.views.publish([_row(call, name, results.get(name)) for name in targets])
     return _outcome(call, state, list(targets), results)
+
+
+async def _look(
+    call: Call, inputs: PlayInputs, forced: Set[str], means: findings.Means, old: PlayInputs | None = None
+) -> dict[str, Finding]:
+    """Look at hosts: at all of them, or only at those not at their digest and those that are forced."""
+    try:
+        orders = await in_thread(_orders, inputs, forced)
+        costs = await in_thread(disruption.load, paths.root() / "roles")
+    except (bundle.BundleError, BrokerError, disruption.DisruptionError) as error:
+        raise ResourceError(f"play {call.name}: {error}") from None
+    earlier = {host.name: old.variables(host) for host in old.hosts} if old else {}
+    return await look(
+        call,
+        [host.target() for host in inputs.hosts],
+        orders,
+        {host.name: host.pool or host.group or "" for host in inputs.hosts},
+        means=means,
+        costs=costs,
+        variables={
+            host.name: {_top(path) for path in wire.difference(earlier[host.name], inputs.variables(host))}
+            for host in inputs.hosts
+            if host.name in earlier
+        },
+        ssh_key=inputs.ssh_key,
+        timeout_seconds=inputs.timeout_seconds + _SLACK_SECONDS,
+    )
+
+
+def _means(inputs: PlayInputs, hosts: int) -> findings.Means:
+    return findings.means_for(inputs.preview, hosts)
+
+
+def _top(path: str) -> str:
+    return path.split(".", 1)[0].split("[", 1)[0]
+
+
+def _tell(call: Call, found: Mapping[str, Finding], *, drift: bool = False) -> None:
+    """Say in a line a host what was found, and in one line how many hosts are what."""
+    verb = "has drifted" if drift else "would change"
+    told = [(name, finding) for name, finding in found.items() if finding.kind != "same"]
+    for name, finding in told[:_LINES]:
+        match finding.kind:
+            case "change":
+                call.log.info(f"{name} {verb}: {'; '.join(finding.short)} (disrupts: {finding.cost})")
+            case "failed":
+                call.log.info(f"{name} would fail: {'; '.join(finding.short)}")
+            case _:
+                call.log.info(f"{name}: {finding.note}")
+    if found:
+        call.log.status(findings.summary(list(found.values()), drift=drift))
+
+
+def _row(call: Call, name: str, result: runner.Result | None) -> Row:
+    """Return what a host's row says after a run: `{status, changed, at, by}`."""
+    before = call.views.old(name)
+    if result is None:
+        return Row(name, before or {"status": "not begun"}, changed=False)
+    if not result.ok:
+        return Row(name, {**before, "status": f"failed: {result.reason}"[:300]})
+    settled = before.get("status") == "converged" and not before.keys() & {"drift", "seen"}
+    if settled and (result.untouched or not result.changed):
+        return Row(name, before, changed=False)
+    at, by = result.entry.get("finished") or stamp(), result.entry.get("by") or _by()
+    return Row(name, {"status": "converged", "changed": result.changed, "at": at, "by": by})
+
+
+def _by() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _id(inputs: PlayInputs, call: Call) -> str:
+    return f"{inputs.playbook}-{call.name}"
+
+
+def _forced(state: State) -> set[str]:
+    """Return the hosts that are gone through whatever their digest: those that drifted, those due for review."""
+    return {name for name, result in _results(state).items() if _is_due(result)} | _drifted(state).keys()
+
+
+def _drifted(state: State) -> dict[str, list[str]]:
+    return state.outputs.get("drifted") or {}
 
 
 def _results(state: State) -> dict[str, dict[str, Any]]:
     return state.outputs.get("results") or {}
 
 
-def _orders(inputs: PlayInputs, due: Set[str]) -> dict[str, Order]:
+def _orders(inputs: PlayInputs, forced: Set[str]) -> dict[str, Order]:
     bundles = bundle.ensure()
-    return {host.name: _order(inputs, host, bundles, force=host.name in due) for host in inputs.hosts}
+    return {host.name: _order(inputs, host, bundles, force=host.name in forced) for host in inputs.hosts}
 
 
 def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles, *, force: bool) -> Order:
@@ -355,7 +495,7 @@ def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles, *, force
         "secrets": inputs.secrets,
         "bundles": bundles.as_dict(),
         "force": force,
-        "by": f"{getpass.getuser()}@{socket.gethostname()}",
+        "by": _by(),
         "timeout_seconds": inputs.timeout_seconds,
     }
     return Order(told, declared(variables))
@@ -383,7 +523,7 @@ def _outcome(
         InitFailed: with one reason for each host that is not as it should be.
     """
     before = _results(state)
-    outputs: dict[str, Any] = {"results": {}, "failedHosts": []}
+    outputs: dict[str, Any] = {"results": {}, "failedHosts": [], "drifted": {}}
     reasons: list[str] = []
     failed = [name for name, result in results.items() if not result.ok and not result.deferred]
     for name in hosts:
@@ -405,6 +545,8 @@ def _outcome(
             reason = result.reason
         outputs["results"][name] = {"ok": False, "digest": earlier.get("digest", ""), "at": stamp(), "reason": reason}
         outputs["failedHosts"].append(name)
+        if name in _drifted(state):
+            outputs["drifted"][name] = _drifted(state)[name]
         reasons.append(f"{name}: {reason}")
     if reasons:
         raise InitFailed(state.id, outputs, reasons)

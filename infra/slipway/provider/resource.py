@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from slipway.provider.log import Log
+from slipway.provider.views import Views
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,10 +60,12 @@ class Call:
         cancelled: set at Ctrl-C or when the engine has gone: stop as soon as it is safe.
         left_out: of a delete: the program was run and does not declare the resource any more, but does declare others.
             False when everything is destroyed, as no program is run then, and when the resource is replaced.
+        views: rows under the resource's own.
     """
 
     name: str
     log: Log
+    views: Views
     cancelled: threading.Event = field(default_factory=threading.Event)
     left_out: bool = False
 
@@ -85,6 +88,7 @@ class Resource(ABC, Generic[I]):
         secrets: those of its outputs that are secret.
         volatile: those of its outputs that an update may change, so that a preview must not promise them.
         replaces: inputs (top level) whose change makes a new one.
+        quiet: inputs (top level) that say how things are done: their change alone is no reason for an update.
         one_at_a_time: the old one must go before the new one is made, as with a host's name and address.
     """
 
@@ -94,6 +98,7 @@ class Resource(ABC, Generic[I]):
     secrets: ClassVar[frozenset[str]] = frozenset()
     volatile: ClassVar[frozenset[str]] = frozenset()
     replaces: ClassVar[frozenset[str]] = frozenset()
+    quiet: ClassVar[frozenset[str]] = frozenset()
     one_at_a_time: ClassVar[bool] = False
 
     def check(self, inputs: I) -> Mapping[str, str]:
@@ -103,6 +108,16 @@ class Resource(ABC, Generic[I]):
     async def drift(self, state: State, inputs: I) -> frozenset[str]:
         """Return the outputs which say that the resource needs an update although its inputs are the same."""
         return frozenset()
+
+    async def preview(self, call: Call, old: I | None, news: Mapping[str, Any], state: State | None) -> None:
+        """Show in rows what making or updating it would do, and change nothing.
+
+        Args:
+            call: the request.
+            old: the inputs that it was made from; None when it is not there yet.
+            news: the new inputs as plain values; what is not known yet is `wire.UNKNOWN`.
+            state: what it is; None when it is not there yet.
+        """
 
     @abstractmethod
     async def create(self, call: Call, inputs: I) -> State:

@@ -32,6 +32,7 @@ from slipway.provider import wire
 from slipway.provider.log import DETAILS, Log, details_file, open_details
 from slipway.provider.registry import resource_of, resources
 from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State
+from slipway.provider.views import Views
 
 VERSION = "0.1.0"
 
@@ -181,9 +182,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def Create(self, request: provider_pb2.CreateRequest, context: _Context) -> Any:
         """Make a resource; in a preview, only say which outputs it will have."""
-        async with self._errors(request.urn, context, request.properties), self._call(request.urn) as call:
+        async with self._errors(request.urn, context, request.properties), self._call(request) as call:
             resource = resource_of(request.urn)
             if request.preview:
+                await resource.preview(call, None, wire.reveal(wire.decode(request.properties)), None)
                 unknown = dict.fromkeys(resource.outputs, wire.UNKNOWN)
                 return provider_pb2.CreateResponse(properties=_mark(resource, unknown))
             state = await resource.create(call, _inputs(resource, request.properties))
@@ -191,7 +193,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def Read(self, request: provider_pb2.ReadRequest, context: _Context) -> Any:
         """Look at a resource in the world. An empty id says that it is gone."""
-        async with self._errors(request.urn, context, request.inputs), self._call(request.urn) as call:
+        async with self._errors(request.urn, context, request.inputs), self._call(request) as call:
             resource = resource_of(request.urn)
             if not request.inputs.fields and not request.properties.fields:
                 raise ResourceError(f"{resource.kind} {request.id} cannot be imported; declare it and run: pulumi up")
@@ -205,28 +207,31 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def Update(self, request: provider_pb2.UpdateRequest, context: _Context) -> Any:
         """Bring a resource to new inputs; in a preview, only say which outputs are no longer known."""
-        async with self._errors(request.urn, context, request.news), self._call(request.urn) as call:
+        async with self._errors(request.urn, context, request.news), self._call(request) as call:
             resource = resource_of(request.urn)
             state = State(request.id, wire.reveal(wire.decode(request.olds)))
+            old = _inputs(resource, request.old_inputs)
             if request.preview:
+                await resource.preview(call, old, wire.reveal(wire.decode(request.news)), state)
                 outputs = state.outputs | dict.fromkeys(resource.volatile, wire.UNKNOWN)
                 return provider_pb2.UpdateResponse(properties=_mark(resource, outputs))
-            old = _inputs(resource, request.old_inputs)
             updated = await resource.update(call, old, _inputs(resource, request.news), state)
             return provider_pb2.UpdateResponse(properties=_mark(resource, updated.outputs))
 
     async def Delete(self, request: provider_pb2.DeleteRequest, context: _Context) -> Any:
         """Remove a resource."""
-        async with self._errors(request.urn, context), self._call(request.urn) as call:
+        async with self._errors(request.urn, context), self._call(request) as call:
             resource = resource_of(request.urn)
             state = State(request.id, wire.reveal(wire.decode(request.properties)))
             left_out = bool(self._declared) and request.urn not in self._declared
             await resource.delete(replace(call, left_out=left_out), _inputs(resource, request.old_inputs), state)
+            await call.views.publish([], must=True)  # rows that stay without their owner break the stack's state
             return empty_pb2.Empty()
 
     @asynccontextmanager
-    async def _call(self, urn: str) -> AsyncIterator[Call]:
-        call = Call(urn.rpartition("::")[2], Log(self._engine, urn), self._cancelled)
+    async def _call(self, request: Any) -> AsyncIterator[Call]:
+        views = Views(request, getattr(request, "old_views", ()))
+        call = Call(request.urn.rpartition("::")[2], Log(self._engine, request.urn), views, self._cancelled)
         self._running += 1
         try:
             yield call
@@ -274,7 +279,8 @@ def _check_failure(name: str, reason: str, marked: Mapping[str, Any]) -> provide
 async def _diff(resource: Resource[Any], request: provider_pb2.DiffRequest) -> provider_pb2.DiffResponse:
     old, new = wire.decode(request.old_inputs), wire.decode(request.news)
     changes = wire.difference(old, new)
-    changes = {path: kind for path, kind in changes.items() if _top(path) not in set(request.ignoreChanges)}
+    ignored = resource.quiet | set(request.ignoreChanges)
+    changes = {path: kind for path, kind in changes.items() if _top(path) not in ignored}
     detailed = {path: _property_diff(path, kind, resource, from_input=True) for path, kind in changes.items()}
     if not wire.has_unknown(new):
         state = State(request.id, wire.reveal(wire.decode(request.olds)))

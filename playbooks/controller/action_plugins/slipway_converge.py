@@ -82,8 +82,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         inputs = provider.inputs()
         manifest, bundles = self._status()
         entry = manifest.get("playbooks", {}).get(inputs["playbook"], {})
-        must_run = inputs.get("force") or inputs.get("check")
-        if not must_run and entry.get("result") == "ok" and entry.get("digest") == inputs["digest"]:
+        if inputs.get("look"):
+            at = entry.get("digest", "") if entry.get("result") == "ok" else ""
+            return {"event": "result", "ok": True, "changed": 0, "digest": at, "before": entry}
+        if not inputs.get("force") and entry.get("result") == "ok" and entry.get("digest") == inputs["digest"]:
             provider.send({"event": "state", "state": "unchanged"})
             return {
                 "event": "result",
@@ -92,12 +94,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "digest": inputs["digest"],
                 "manifest": entry,
                 "unchanged": True,
+                "before": entry,
             }
         for bundle in inputs["bundles"].values():
             if bundle["digest"] not in bundles:
                 provider.send({"event": "state", "state": "sending"})
                 self._send_bundle(bundle)
-        return self._run(provider, inputs)
+        return {**self._run(provider, inputs), "before": entry}
 
     def _status(self) -> tuple[Line, set[str]]:
         """Return the host's manifest ({} when it has none) and the digests of the bundles it has."""

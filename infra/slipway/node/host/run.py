@@ -65,8 +65,8 @@ class Run:
         except LockError as error:
             return self._result(ok=False, msg=str(error))
         entry = manifest.entry(self._inputs["playbook"])
-        must_run = self._inputs.get("force") or self._inputs.get("check")
-        if not must_run and entry.get("result") == "ok" and entry.get("digest") == self._inputs["digest"]:
+        at_digest = entry.get("result") == "ok" and entry.get("digest") == self._inputs["digest"]
+        if at_digest and not self._inputs.get("force"):
             return self._result(ok=True, manifest=entry, unchanged=True)
         return self._converge()
 
@@ -178,6 +178,8 @@ class Run:
             for key in ("name", "item", "msg", "diff"):
                 if key in event:
                     event[key] = self._controller.hidden(event[key])
+            if "what" in event:
+                event["what"] = [self._controller.hidden(each) for each in event["what"]]
             self._count(event)
             self._controller.send(event)
 

@@ -9,6 +9,9 @@ from slipway.node import bundle
 
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # told to stop: end at once, without a traceback
 config = pulumi.Config()
+name_of_network = config.get("network") or "provider-test"
+subnet = config.get("subnet") or "10.96.0"
+playbook = config.get("playbook") or "probe"
 key = resources.SshKey("ssh", comment="provider test")
 authority = resources.CertificateAuthority("authority", common_name="probe")
 admin = resources.Certificate(
@@ -17,17 +20,20 @@ admin = resources.Certificate(
 secret = resources.RandomSecret("secret")
 signing = resources.SigningKey("signing")
 network = resources.LabNetwork(
-    "network", name="provider-test", cidr=config.get("cidr") or "10.96.0.0/24", bridge="slipway-test-p"
+    "network",
+    name=name_of_network,
+    cidr=config.get("cidr") or f"{subnet}.0/24",
+    bridge=config.get("bridge") or "slipway-test-p",
 )
 
 hosts = []
 for number in range(config.get_int("count") or 2):
     name = f"probe-{number}"
-    address = f"10.96.0.{10 + number}"
+    address = f"{subnet}.{10 + number}"
     host = resources.LabHost(
         name,
         name=name,
-        network="provider-test",
+        network=name_of_network,
         bridge=network.bridge,
         gateway=network.gateway,
         prefix=network.prefix,
@@ -59,19 +65,21 @@ for number in range(config.get_int("count") or 2):
 
 play = resources.Play(
     "probe",
-    playbook="probe",
+    playbook=playbook,
     hosts=hosts,
-    digest=bundle.playbook_digest("probe"),
+    digest=bundle.playbook_digest(playbook),
     release="test",
     ssh_key=key.private_key,
     variables={
         "probe_text": config.get("text") or "first",
         "probe_seconds": config.get_int("seconds") or 0,
+        **({"service_root": config.require("root")} if config.get("root") else {}),
         "pki_authorities": {"probe": authority.certificate},
     },
     secrets={"probe_secret": secret.value},
     authorities={"probe": {"certificate": authority.certificate, "key": authority.private_key}},
     rollout={"mode": config.get("mode") or "together"},
+    preview=config.get("preview"),
     timeout_seconds=120,
 )
 pulumi.export("results", play.results)

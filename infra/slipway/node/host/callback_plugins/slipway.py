@@ -15,6 +15,10 @@ DOCUMENTATION = """{"name":"slipway","type":"stdout","short_description":"JSON l
 
 DIFF_LIMIT = 16_384
 MESSAGE_LIMIT = 500
+WHAT_LIMIT = 20
+WHAT_LENGTH = 200
+NAMING = ("changed_paths", "changed_units", "installed", "imported")
+"""Results of our modules that name what they changed."""
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
@@ -106,8 +110,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
                 line["item"] = str(items[0].get("_ansible_item_label", items[0].get("item", "")))[:200]
                 line["msg"] = message_of(items[0])
         if status == "changed" and not result.result.get("_ansible_no_log"):
-            diff = self._diff_of(result.result)
-            if diff:
+            if what := what_of(result.result):
+                line["what"] = what
+            if diff := self._diff_of(result.result):
                 line["diff"] = diff
         self._emit(line)
 
@@ -181,6 +186,23 @@ class Pending:
 def results_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the results of a loop's items."""
     return [each for each in result.get("results") or [] if isinstance(each, dict)]
+
+
+def what_of(result: Mapping[str, Any]) -> list[str]:
+    """Return what a task changed: paths, units, packages, kernel settings; capped."""
+    found: dict[str, None] = {}
+    for each in (result, *results_of(result)):
+        if not each.get("changed") or each.get("_ansible_no_log"):
+            continue
+        named = [name for key in NAMING for name in each.get(key) or []]
+        named += [f"{key} = {value}" for key, value in (each.get("applied") or {}).items()]
+        named = named or [each[key] for key in ("path", "dest") if isinstance(each.get(key), str)]
+        diffs = each.get("diff")
+        for diff in [] if named or not diffs else diffs if isinstance(diffs, list) else [diffs]:
+            if header := diff.get("after_header") or diff.get("before_header"):
+                named.append(str(header).removesuffix(" (content)").removesuffix(" (file attributes)"))
+        found.update(dict.fromkeys(str(name)[:WHAT_LENGTH] for name in named))
+    return list(found)[:WHAT_LIMIT]
 
 
 def handlers_of(play: Any) -> list[Any]:
