@@ -85,7 +85,9 @@ def test_refresh_keeps_a_failure_in_mind(project: Project):
     project.configure(text="third", fails="probe-1")
     project.up(check=False)
     project.pulumi("refresh", "--yes", "--skip-preview")
-    assert "1 to update" in project.pulumi("preview").stdout
+    shown = project.pulumi("preview").stdout
+    assert "2 to update" in shown  # the play and the host that fails
+    assert "probe-1 would fail: probe : Fail when told to: told to fail" in shown
     project.configure(text="third")
     project.up()
 

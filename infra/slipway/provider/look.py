@@ -51,7 +51,7 @@ async def look(
         if event.get("event") == "task" and event.get("status") == "changed":
             changes[host].append(findings.change(event))
 
-    call.log.status(f"looking at {len(targets)} hosts")
+    call.log.status(f"looking at {len(targets)} host{'s' * (len(targets) != 1)}")
     results = await runner.converge(
         targets,
         {name: _looking(order, check=name in checked) for name, order in orders.items()},
