@@ -65,9 +65,9 @@ class Call:
 
     name: str
     log: Log
-    views: Views
     cancelled: threading.Event = field(default_factory=threading.Event)
     left_out: bool = False
+    views: Views = field(default_factory=Views)
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     @asynccontextmanager
     async def _call(self, request: Any) -> AsyncIterator[Call]:
         views = Views(request, getattr(request, "old_views", ()))
-        call = Call(request.urn.rpartition("::")[2], Log(self._engine, request.urn), views, self._cancelled)
+        call = Call(request.urn.rpartition("::")[2], Log(self._engine, request.urn), self._cancelled, views=views)
         self._running += 1
         try:
             yield call
