@@ -450,7 +450,8 @@ def _row(call: Call, name: str, result: runner.Result | None) -> Row:
     if result is None:
         return Row(name, before or {"status": "not begun"}, changed=False)
     if not result.ok:
-        return Row(name, {**before, "status": f"failed: {result.reason}"[:300]})
+        status = result.reason if result.deferred else f"failed: {result.reason}"
+        return Row(name, {**before, "status": status[:300]})
     settled = before.get("status") == "converged" and not before.keys() & {"drift", "seen"}
     if settled and (result.untouched or not result.changed):
         return Row(name, before, changed=False)
