@@ -15,7 +15,7 @@ import pytest
 from slipway import release as releases
 from slipway import spec
 from slipway.fleet.lab.machine import MachineState, machine_state
-from tools import Stack
+from tools import Stack, our_processes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,9 +36,17 @@ def before_lab() -> MachineState:
 
 
 @pytest.fixture(scope="session")
-def lab(before_lab: MachineState, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def processes_before_lab() -> list[str]:
+    """What ran before the lab came up, such as a language host that a killed engine of another test left."""
+    return our_processes()
+
+
+@pytest.fixture(scope="session")
+def lab(
+    before_lab: MachineState, processes_before_lab: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
     """The lab stack, up and running."""
-    del before_lab  # asked for so that it is taken first
+    del before_lab, processes_before_lab  # asked for so that they are taken first
     stack = Stack("lab", tmp_path_factory.mktemp("lab"))
     stack.up()
     yield stack
