@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -183,8 +182,3 @@ def eventually(what: str, check: Any, deadline: float = 120, pause: float = 1.0)
         if time.monotonic() > end:
             raise AssertionError(f"{what}: not within {deadline} s; last seen: {last}")
         time.sleep(pause)
-
-
-def clean_environment() -> dict[str, str]:
-    """The environment of a user who has not run `slipway env`."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "SLIPWAY_"))}

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slipway_io import (
+    Attributes,
     SlipwayError,
     attributes,
     attributes_differ,
@@ -116,6 +117,12 @@ def ensure_directory(entry: dict[str, Any], check: bool, diffs: list[Diff]) -> b
             make_directory(path)
             set_attributes(path, wanted)
         return True
+    return ensure_attributes(entry, wanted, check, diffs)
+
+
+def ensure_attributes(entry: dict[str, Any], wanted: Attributes, check: bool, diffs: list[Diff]) -> bool:
+    """Make owner, group and mode of what is there right; returns whether that changes anything."""
+    path = entry["path"]
     if not attributes_differ(path, wanted):
         return False
     diffs.append(
@@ -140,19 +147,7 @@ def ensure_file(entry: dict[str, Any], check: bool, diffs: list[Diff]) -> bool:
     wanted = attributes(entry["owner"], entry["group"], entry["mode"], check)
     before = read_if_present(path)
     if before == data:
-        if not attributes_differ(path, wanted):
-            return False
-        diffs.append(
-            {
-                "before": describe(path),
-                "after": f"{entry['owner']}:{entry['group'] or ''} {entry['mode']}\n",
-                "before_header": path,
-                "after_header": path,
-            }
-        )
-        if not check:
-            set_attributes(path, wanted)
-        return True
+        return ensure_attributes(entry, wanted, check, diffs)
     if secret:
         diffs.append(
             {

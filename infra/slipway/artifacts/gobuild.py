@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from filelock import FileLock
@@ -149,20 +150,10 @@ def _fetch_toolchain(own: Path, toolchain: Toolchain, arch: Arch, folder: Path) 
         raise BuildError(f"the release has no hash of Go {toolchain.version} for {arch}; add it to toolchain.sums")
     with tempfile.TemporaryDirectory(prefix="slipway-go-") as work:
         (Path(work) / "go.mod").write_text("module slipway.build/toolchain\n\ngo 1.19\n")
-        done = subprocess.run(
-            [str(own), "mod", "download", "-json", f"{_MODULE_OF_TOOLCHAIN}@{version}"],
-            cwd=work,
-            env={**_environment(own, cgo=False), "GOFLAGS": "-mod=mod"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
+        environment = {**_environment(own, cgo=False), "GOFLAGS": "-mod=mod"}
+        said = _mod_download(own, f"{_MODULE_OF_TOOLCHAIN}@{version}", Path(work), environment)
         if "Zip" not in said:
-            raise BuildError(
-                f"Go {toolchain.version} cannot be fetched: {_last_line(str(said.get('Error') or done.stderr))}"
-            )
+            raise BuildError(f"Go {toolchain.version} cannot be fetched: {said['Error']}")
     archive = Path(said["Zip"])
     found = module_hash(archive)
     if found != toolchain.sums[arch]:
@@ -210,21 +201,25 @@ def _environment(go: Path, *, cgo: bool) -> dict[str, str]:
 
 def _module_folder(component: str, recipe: Build, go: Path, source: Path, environment: dict[str, str]) -> Path:
     """Return where Go keeps the source of the recipe's main module, fetched and checked against go.sum."""
+    said = _mod_download(go, recipe.module, source, environment)
+    if "Dir" not in said:
+        raise BuildError(f"{component}: {recipe.module} cannot be fetched: {said['Error']}")
+    return Path(said["Dir"])
+
+
+def _mod_download(go: Path, module: str, work: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Fetch a module; return what Go says of it. Without the wanted key there is one line in `Error`."""
     done = subprocess.run(
-        [str(go), "mod", "download", "-json", recipe.module],
-        cwd=source,
+        [str(go), "mod", "download", "-json", module],
+        cwd=work,
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
-    said = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
-    if "Dir" not in said:
-        raise BuildError(
-            f"{component}: {recipe.module} cannot be fetched: {_last_line(str(said.get('Error') or done.stderr))}"
-        )
-    return Path(said["Dir"])
+    said: dict[str, str] = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
+    return said | {"Error": _last_line(str(said.get("Error") or done.stderr))}
 
 
 def _reason(log: Path) -> str:

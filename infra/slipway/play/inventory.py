@@ -205,7 +205,7 @@ def node(cluster: Cluster, pool: Pool, sources: Sources) -> dict[str, Any]:
         "containerd_sandbox_image": sources.sandbox_image,
         "containerd_images": sources.images,
         "kubelet_artifact": sources.artifact("kubernetes", "kubelet"),
-        "kubelet_api_server": f"https://{addresses.api_endpoint(cluster)}:{API_PORT}",
+        "kubelet_api_server": _api_server(cluster),
         "kubelet_cluster_dns": [str(network.cluster_dns)],
         "kubelet_domain": network.domain,
         "kubelet_labels": {"slipway.dev/pool": pool.name, "slipway.dev/platform": pool.platform, **pool.labels},
@@ -213,9 +213,9 @@ def node(cluster: Cluster, pool: Pool, sources: Sources) -> dict[str, Any]:
         "kubelet_max_pods": pool.max_pods,
         **({"kubelet_extra_config": dict(pool.kubelet)} if pool.kubelet else {}),
         "kube_proxy_artifact": sources.artifact("kubernetes", "kube-proxy"),
-        "kube_proxy_api_server": f"https://{addresses.api_endpoint(cluster)}:{API_PORT}",
+        "kube_proxy_api_server": _api_server(cluster),
         "kube_proxy_cluster_cidr": str(network.pods),
-        "pod_network_api_server": f"https://{addresses.api_endpoint(cluster)}:{API_PORT}",
+        "pod_network_api_server": _api_server(cluster),
         **_pod_network(cluster, "node"),
     }
 
@@ -245,6 +245,10 @@ def _pod_network(cluster: Cluster, part: str) -> dict[str, Any]:
         "pod_network_services_cidr": str(network.services),
         "pod_network_peers": [] if part == "reflector" else [{"address": address} for address in reflectors],
     }
+
+
+def _api_server(cluster: Cluster) -> str:
+    return f"https://{addresses.api_endpoint(cluster)}:{API_PORT}"
 
 
 def _etcd_authority(group: str) -> str:
