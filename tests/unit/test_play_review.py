@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from slipway.provider.play import REVIEW_DAYS, Play, PlayInputs
+from slipway.provider.play import Play
+from slipway.provider.play_inputs import PlayInputs
+from slipway.provider.play_state import REVIEW_DAYS
 from slipway.provider.resource import State
 
 INPUTS = PlayInputs(playbook="etcd", hosts=(), digest="d", release="lab", ssh_key="k")

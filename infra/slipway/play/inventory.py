@@ -279,6 +279,6 @@ def _certificate(
         "usages": usages,
         "owner": owner,
         "group": owner,
-        # Of a year. Hosts are gone through again at least every 60 days (slipway.provider.play), so none is missed.
+        # Of a year. Hosts are gone through again at least every 60 days (provider.play_state), so none is missed.
         "renew_before_days": 120,
     }

@@ -42,6 +42,10 @@ class Serving:
     unsettled: Collection[str] = ()
     _drained: set[str] = field(default_factory=set)
 
+    async def order(self, hosts: Sequence[str]) -> Sequence[str]:
+        """Take nodes as they come."""
+        return hosts
+
     async def before(self, wave: Sequence[str]) -> dict[str, Result]:
         """Empty the nodes of a wave that must be; return a result for each one that is deferred."""
         hosts = [self.hosts[name] for name in wave if name in self.hosts]

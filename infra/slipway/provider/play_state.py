@@ -1,0 +1,78 @@
+"""What a play keeps in its state: a result a host, which hosts failed, which have drifted."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from slipway.play import runner
+from slipway.provider.log import stamp
+from slipway.provider.resource import Call, InitFailed, State
+
+REVIEW_DAYS = 60
+"""A host that was converged longer ago than this is gone through again by the next `up`, whatever its digest: so
+certificates are renewed in time (they last a year, and are renewed for the last 120 days of it) and drift is mended."""
+
+
+def results(state: State) -> dict[str, dict[str, Any]]:
+    """Return what came of each host in the last update, and of those that are leaving."""
+    return state.outputs.get("results") or {}
+
+
+def drifted(state: State) -> dict[str, list[str]]:
+    """Return what differs on each host that has drifted."""
+    return state.outputs.get("drifted") or {}
+
+
+def is_due(result: Mapping[str, Any]) -> bool:
+    """Say whether a host was converged so long ago that it is gone through again."""
+    at = dt.datetime.fromisoformat(result["at"])
+    return dt.datetime.now(dt.UTC) - at > dt.timedelta(days=REVIEW_DAYS)
+
+
+def forced(state: State) -> set[str]:
+    """Return the hosts that are gone through whatever their digest: those that drifted, those due for review."""
+    return {name for name, result in results(state).items() if is_due(result)} | drifted(state).keys()
+
+
+def outcome(
+    call: Call,
+    state: State,
+    hosts: list[str],
+    outcomes: Mapping[str, runner.Result],
+) -> State:
+    """Return the new state.
+
+    Raises:
+        InitFailed: with one reason for each host that is not as it should be.
+    """
+    before = results(state)
+    outputs: dict[str, Any] = {"results": {}, "failedHosts": [], "drifted": {}}
+    reasons: list[str] = []
+    failed = [name for name, result in outcomes.items() if not result.ok and not result.deferred]
+    for name in hosts:
+        result = outcomes.get(name)
+        earlier = before.get(name, {})
+        if result is not None and result.ok:
+            outputs["results"][name] = {
+                "ok": True,
+                "changed": result.changed,
+                "digest": result.digest,
+                "tasks": result.tasks,
+                "at": earlier["at"] if result.untouched and "at" in earlier else stamp(),
+            }
+            continue
+        if result is None:
+            cause = "cancelled" if call.cancelled.is_set() else f"the rollout stopped at {', '.join(failed)}"
+            reason = f"not begun: {cause}"
+        else:
+            reason = result.reason
+        outputs["results"][name] = {"ok": False, "digest": earlier.get("digest", ""), "at": stamp(), "reason": reason}
+        outputs["failedHosts"].append(name)
+        if name in drifted(state):
+            outputs["drifted"][name] = drifted(state)[name]
+        reasons.append(f"{name}: {reason}")
+    if reasons:
+        raise InitFailed(state.id, outputs, reasons)
+    return State(state.id, outputs)
