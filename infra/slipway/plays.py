@@ -25,7 +25,8 @@ def sources(release: Release, fleet: Fleet, trust: Trust) -> Sources:
     """Where the hosts of a fleet find the content of a release."""
 
     def artifact(component: str, *wanted: str) -> dict[str, Any]:
-        found = artifacts.files(component, release, fleet.engines)
+        engine = release.provider(component, wanted[0]) if len(wanted) == 1 else component
+        found = artifacts.files(engine, release, fleet.engines)
         files = [file for file in found["files"] if not wanted or file["name"] in wanted]
         return {**found, "files": files}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -138,15 +139,116 @@ def test_no_such_component_gives_nearest() -> None:
         release.load("lab").component("containred")
 
 
+@pytest.mark.parametrize("name", ["lab", "2026.08", "2026.11"])
+def test_shipped_releases_load(name: str) -> None:
+    shipped = release.load(name)
+    assert shipped.id == name
+    for target in map(release.Target.parse, shipped.targets):
+        assert shipped.component("etcd").at(target) is not None
+
+
+def test_most_specific_key_wins_field_by_field(tmp_path: Path) -> None:
+    def add(data: dict[str, Any]) -> None:
+        data["targets"] = ["debian13/amd64", "debian13/arm64"]
+        data["repositories"] = {
+            "r": {
+                "description": "one",
+                "sources": {"debian13": {"uris": ["https://a/"], "suites": ["/"]}},
+                "key": "https://a/key",
+                "unverified": "its fingerprint",
+                "signed_by": "/k",
+            }
+        }
+        data["components"]["nccl"] = {
+            "version": "1.0",
+            "repository": "r",
+            "packages": {"a": "1.0-1"},
+            "install": {
+                "debian13": {"packages": {"b": "1.0-2"}},
+                "debian13/arm64": {"version": "2.0", "packages": {"c": {"version": "2.0-1"}}},
+                "debian13/arm64/gb200": {"packages": {"d": "2.0-3"}},
+            },
+        }
+
+    loaded = release.load("changed", write(tmp_path, add))
+    nccl = loaded.component("nccl")
+
+    def at(target: str) -> tuple[str, dict[str, str]]:
+        pinned = nccl.at(release.Target.parse(target))
+        assert pinned is not None
+        return pinned.version, {name: one.version for name, one in pinned.packages.items()}
+
+    assert at("debian12/amd64") == ("1.0", {"a": "1.0-1"})
+    assert at("debian13/amd64") == ("1.0", {"b": "1.0-2"})
+    assert at("debian13/arm64") == ("2.0", {"c": "2.0-1"})
+    assert at("debian13/arm64/gb200") == ("2.0", {"d": "2.0-3"})
+    assert "nccl" not in loaded.engines
+    assert loaded.repositories["r"].deb822(release.Target.parse("debian13/arm64")) == (
+        "Types: deb\nURIs: https://a/\nSuites: /\nArchitectures: arm64\nSigned-By: /k\n"
+    )
+
+
+def test_a_component_called_like_a_file_comes_instead(tmp_path: Path) -> None:
+    def hold_back(data: dict[str, Any]) -> None:
+        kubelet = data["components"]["kubernetes"]["downloads"][0]
+        data["components"]["kubelet"] = {"version": "1.35.8", "downloads": [kubelet]}
+
+    held = release.load("changed", write(tmp_path, hold_back))
+    assert held.provider("kubernetes", "kubelet") == "kubelet"
+    assert held.provider("kubernetes", "kube-proxy") == "kubernetes"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda d: d["components"].update(containred=d["components"].pop("containerd")),
+            "components.containred: unknown component; nearest: containerd",
+        ),
+        (lambda d: d["components"]["etcd"].update(version="latest"), "components.etcd.version: 'latest' is not a ver"),
+        (lambda d: d.update(targets=["debain13"]), "targets.0: 'debain13' is not <os>/<arch>"),
+        (
+            lambda d: d["components"]["etcd"].update(install={"debian31": {"version": "3.6.14"}}),
+            "components.etcd.install.debian31: not among `targets` of the release; nearest: debian13",
+        ),
+        (
+            lambda d: d["components"]["etcd"].update(install={"debian13": {"version": "3.6.13"}}),
+            "another version needs its own",
+        ),
+        (
+            lambda d: d["components"].update(nccl={"version": "1.0", "packages": {"libnccl2": "1.0-1"}}),
+            "components.nccl: packages for debian13/amd64, but no `repository`",
+        ),
+        (
+            lambda d: d["components"].update(
+                nccl={"version": "1.0", "repository": "nvidai", "packages": {"libnccl2": "1.0-1"}}
+            ),
+            "components.nccl.repository: no repository 'nvidai'",
+        ),
+        (
+            lambda d: d.update(registry_images={"a": {"reference": "nvcr.io/a:1"}}),
+            "registry_images.a: an image needs its `digest`",
+        ),
+        (lambda d: d.update(registry_images={"a": {"reference": "a", "digest": "x"}}), "reference: 'a' is not an imag"),
+    ],
+)
+def test_mistakes_give_path_and_what_was_expected(tmp_path: Path, change: object, said: str) -> None:
+    (line, *_) = refused(tmp_path, change)
+    assert said in line
+
+
 def test_nothing_can_be_changed() -> None:
     with pytest.raises(Exception, match="frozen"):
         release.load("lab").toolchain.version = "1"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", sorted(release.load("lab").components))
-def test_recipes_agree_with_the_release(name: str) -> None:
+@pytest.mark.parametrize(
+    ("shipped", "name"),
+    [(shipped, name) for shipped in ("lab", "2026.08", "2026.11") for name in release.load(shipped).engines],
+)
+def test_recipes_agree_with_the_release(shipped: str, name: str) -> None:
     """The version in go.mod, which is what gets built, is the one that the release says."""
-    build = release.load("lab").components[name].build
+    build = release.load(shipped).components[name].build
     if build is None or build.module == ".":
         return
     required = dict(re.findall(r"^(?:require )?\s*(\S+) (v\S+)", gobuild.recipe_files(name)["go.mod"].decode(), re.M))

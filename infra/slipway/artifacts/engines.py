@@ -94,7 +94,7 @@ def arch() -> Arch:
 def digest(name: str, release: Release) -> str:
     """Return the SHA-256 (hex) of all that decides what the files of an engine are."""
     component = release.component(name)
-    facts: dict[str, Any] = {"component": component.model_dump(mode="json"), "arch": arch()}
+    facts: dict[str, Any] = {"component": component.recipe(), "arch": arch()}
     if component.build:
         facts["toolchain"] = release.toolchain.version
         facts["recipe"] = {
@@ -199,7 +199,7 @@ def ensure_all(
 
     Two at a time keeps two cores busy: one links or fetches modules while the other compiles.
     """
-    wanted = sorted(names or release.components, key=lambda name: -COLD_SECONDS.get(name, 30))
+    wanted = sorted(names or release.engines, key=lambda name: -COLD_SECONDS.get(name, 30))
     missing = [name for name in wanted if find(name, release) is None]
     progress.waiting, progress.total = [_label(name, release) for name in missing], len(missing)
     with ThreadPoolExecutor(max_workers=2) as workers:

@@ -65,20 +65,22 @@ def _why_not(component: Component, arch: Arch) -> str | None:
     """Return why nothing of a component can be downloaded, or None when all its downloads can be."""
     if not component.downloads:
         return component.unverified or "not published"
-    for published in component.downloads:
-        if published.digest(arch) is None:
-            return f"no digest known for {arch}"
+    checked = [published for published in component.downloads if published.digest(arch)]
+    if not checked:
+        return f"no digest known for {arch}"
+    for published in checked:
         if why := download.unreachable(published.url.format(arch=arch)):
             return f"release file {why}"
     return None
 
 
 def _download_all(component: Component, arch: Arch, target: Path, progress: Progress, label: str) -> dict[str, str]:
-    """Fetch every published file of a component; return the address of each file in it."""
+    """Fetch every file of a component that has a digest; return the address of each file in it."""
     sources: dict[str, str] = {}
     with progress.step(label, "downloading") as step:
         for published in component.downloads:
-            sources |= _download(published, arch, target, step)
+            if published.digest(arch):
+                sources |= _download(published, arch, target, step)
     return sources
 
 

@@ -93,8 +93,8 @@ def _packages(pinned: Release) -> Iterator[Finding]:
 
 
 def _engines(pinned: Release) -> Iterator[Finding]:
-    for name, component in pinned.components.items():
-        engine = engines.find(name, pinned)
+    for name in pinned.engines:
+        component, engine = pinned.component(name), engines.find(name, pinned)
         yield (
             Finding(f"engine {name}", f"{component.version}, {_origin(engine)}")
             if engine
