@@ -124,6 +124,7 @@ class Controller:
         inventory.write_text(json.dumps({"all": {"hosts": {"box": variables}}}))
         environment = {
             **os.environ,
+            "PYTHONPATH": str(paths.root() / "infra"),
             "SLIPWAY_BROKER": str(self.folder / "broker"),
             "ANSIBLE_CONFIG": str(paths.root() / "ansible.cfg"),
             "ANSIBLE_INVENTORY_ENABLED": "yaml",

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import selectors
-import shlex
 import socket
 import subprocess
 import tempfile
@@ -22,14 +21,13 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from slipway.play import reading, shell
+
 Line = dict[str, Any]
 
-STATE = "/var/lib/slipway"
 SSH_FAILED = 255  # ssh's own exit status: the connection, not the command
 
-STATUS = f"cd {STATE} 2>/dev/null || exit 0; cat manifest.json 2>/dev/null; echo; ls bundles 2>/dev/null; true"
-
-UNPACK = f"""set -eu; umask 077; b={STATE}/bundles; d=$b/DIGEST; mkdir -p $b
+UNPACK = f"""set -eu; umask 077; b={reading.STATE}/bundles; d=$b/DIGEST; mkdir -p $b
 if [ -d $d ]; then cat >/dev/null; exit 0; fi
 t=$(mktemp -d $b/.new-XXXXXX); trap 'rm -rf $t' EXIT
 cat >$t/archive; echo "DIGEST  $t/archive" | sha256sum --check --quiet -
@@ -80,12 +78,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _converge(self, provider: Provider) -> Line:
         """Return the result line of this host."""
         inputs = provider.inputs()
-        manifest, bundles = self._status()
-        entry = manifest.get("playbooks", {}).get(inputs["playbook"], {})
+        found = reading.parse(self._on_host(reading.SCRIPT).decode(errors="replace"))
+        entry, at = found.entry(inputs["playbook"]), found.finished(inputs["playbook"])
         if inputs.get("look"):
-            at = entry.get("digest", "") if entry.get("result") == "ok" else ""
             return {"event": "result", "ok": True, "changed": 0, "digest": at, "before": entry}
-        if not inputs.get("force") and entry.get("result") == "ok" and entry.get("digest") == inputs["digest"]:
+        if not inputs.get("force") and at == inputs["digest"]:
             provider.send({"event": "state", "state": "unchanged"})
             return {
                 "event": "result",
@@ -97,20 +94,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "before": entry,
             }
         for bundle in inputs["bundles"].values():
-            if bundle["digest"] not in bundles:
+            if bundle["digest"] not in found.bundles:
                 provider.send({"event": "state", "state": "sending"})
                 self._send_bundle(bundle)
         return {**self._run(provider, inputs), "before": entry}
-
-    def _status(self) -> tuple[Line, set[str]]:
-        """Return the host's manifest ({} when it has none) and the digests of the bundles it has."""
-        output = self._on_host(STATUS).decode(errors="replace")
-        first, _, rest = output.partition("\n")
-        try:
-            manifest = json.loads(first) if first else {}
-        except ValueError:
-            manifest = {}
-        return manifest, set(rest.split())
 
     def _send_bundle(self, bundle: dict[str, str]) -> None:
         with open(bundle["path"], "rb") as archive:
@@ -118,7 +105,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _run(self, provider: Provider, inputs: Line) -> Line:
         """Start the run on the host and pass lines on, both ways, until its result."""
-        program = f"{STATE}/bundles/{inputs['bundles']['content']['digest']}/slipway_node.py"
+        program = f"{reading.STATE}/bundles/{inputs['bundles']['content']['digest']}/slipway_node.py"
         with self._channel(f"exec /usr/bin/python3 -I {program} run", stdin=subprocess.PIPE) as (process, complaint):
             assert process.stdin is not None  # noqa: S101 - it is a pipe, see above
             assert process.stdout is not None  # noqa: S101
@@ -146,7 +133,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             output, _ = process.communicate()
             why = complaint()
         if process.returncode == SSH_FAILED:
-            raise AnsibleConnectionFailure(f"cannot connect: {why}")
+            raise AnsibleConnectionFailure(shell.cannot_connect(why))
         if process.returncode != 0:
             raise ConvergeError(f"the host could not be prepared (status {process.returncode}): {why}")
         return bytes(output)
@@ -168,8 +155,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
             def complaint() -> str:
                 errors.seek(0)
-                lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
-                return lines[-1][:300] if lines else "no reason given"
+                return shell.last_line(errors.read().decode(errors="replace"))
 
             try:
                 yield process, complaint
@@ -184,9 +170,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise ConvergeError(f"connection {getattr(connection, 'transport', '?')} is not ssh")
         connection.host = connection.get_option("host")
         user = connection.get_option("remote_user")
-        remote = f"sh -c {shlex.quote(script)}"
-        if user not in (None, "root"):
-            remote = f"sudo -n -- {remote}"
+        remote = shell.as_root(user, script)
         return list(
             connection._build_command(connection.get_option("ssh_executable"), "ssh", "-T", connection.host, remote)
         )
