@@ -1,13 +1,14 @@
 """Plan in which order hosts are converged: waves, one after the other; the hosts of a wave go side by side.
 
-Pure: hosts in, waves out. Three modes:
+Pure: hosts in, a plan out. Three modes:
 
 * `together`: all at once, for hosts that do not depend on each other's being up.
-* `quorum`: for members of a cluster that must keep its majority. Members that were never converged come first,
-  together (a new cluster cannot form one by one); members that run already follow one at a time.
+* `quorum`: for members of a cluster that must keep its majority. A new cluster cannot form one by one, so its members
+  go together; once any member runs, members go one at a time, those that were never converged first.
 * `waves`: a canary, then waves that grow up to a limit, for node pools. Hosts that were never converged serve nobody
   yet and are no risk: they come along in the second wave. Waves do not mix failure domains, and a domain is finished
-  before the next begins.
+  before the next begins. Hosts of a unit (an NVLink rack) are in one wave; a unit that is larger than a wave may be
+  goes alone. Hosts on which the last update failed come last, so that none of them is the canary.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from typing import Literal, get_args
 Mode = Literal["together", "quorum", "waves"]
 
 Waves = list[list[str]]
-"""Names of hosts; in a wave they are in the order in which they were given."""
+"""Names of hosts; in a wave they are in the order in which they were given, each unit at its first host."""
+
+
+_SHOWN = 5
+"""Names in a line."""
 
 
 class RolloutError(ValueError):
@@ -55,57 +60,185 @@ class Limits:
         return max(1, min(self.hosts, total * self.percent // 100))
 
 
+@dataclass(frozen=True)
+class Budget:
+    """How many hosts may fail, or not be reached, before mode `waves` stops. With neither given: none.
+
+    Attributes:
+        hosts: so many.
+        percent: a share of all hosts, rounded down. When both are given, the lower limit counts.
+    """
+
+    hosts: int | None = None
+    percent: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.hosts is not None and self.hosts < 0:
+            raise RolloutError(f"rollout.budget.hosts: expected 0 or more, got {self.hosts}")
+        if self.percent is not None and not 0 <= self.percent <= 100:
+            raise RolloutError(f"rollout.budget.percent: expected 0 to 100, got {self.percent}")
+
+    def may_fail(self, total: int) -> int:
+        """Return how many hosts may fail, of so many hosts in all."""
+        limits = [self.hosts, None if self.percent is None else total * self.percent // 100]
+        return min((limit for limit in limits if limit is not None), default=0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """In which order hosts are converged, and when that ends early.
+
+    Attributes:
+        waves: every host exactly once, no wave empty.
+        may_fail: how many hosts may fail without stopping the rollout.
+        total: hosts of the whole play, which that number and the size of waves relate to.
+        canaries: hosts any of which stops the rollout when it fails, whatever the budget.
+    """
+
+    waves: Waves
+    may_fail: int = 0
+    total: int = 0
+    canaries: frozenset[str] = frozenset()
+
+    def left(self, done: int) -> list[str]:
+        """Return the hosts that are not begun after so many waves."""
+        return [host for wave in self.waves[done:] for host in wave]
+
+    def stopped(self, done: int, failed: Collection[str]) -> str:
+        """Return one line why the rollout ends after so many waves; "" when it goes on or is complete.
+
+        Args:
+            done: how many waves were gone through.
+            failed: hosts that failed or could not be reached. Deferred ones are none.
+        """
+        left, canaries = self.left(done), sorted(self.canaries.intersection(failed))
+        if not left or not (canaries or len(failed) > self.may_fail):
+            return ""
+        why = f"{len(failed)} of {self.total} hosts failed ({first_few(sorted(failed))}), the budget is {self.may_fail}"
+        if canaries and len(failed) <= self.may_fail:
+            why = f"{'a canary' if len(self.canaries) > 1 else 'the canary'} failed ({first_few(canaries)})"
+        return f"stopped after wave {done} of {len(self.waves)}: {why}; not begun: {first_few(left)}"
+
+
+def first_few(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    shown = names[:_SHOWN] if len(names) > _SHOWN + 1 else names
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
 def plan(
     mode: Mode,
     hosts: Sequence[str],
     converged: Collection[str] = (),
     *,
     failure_domains: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    troubled: Collection[str] = (),
     limits: Limits | None = None,
-) -> Waves:
-    """Return the waves in which hosts are converged: every host exactly once, no empty wave.
+    budget: Budget | None = None,
+    total: int | None = None,
+) -> Plan:
+    """Return in which order hosts are converged.
 
     Args:
         mode: see above.
-        hosts: their names.
-        converged: those on which a run of this playbook went well before, so that they may be serving.
+        hosts: names of those that are to be converged, in the order that is best for them.
+        converged: those of the whole play on which a run went well before, so that they may be serving.
         failure_domains: what fails together (a rack, a zone), by host; for mode `waves`.
+        units: what goes together, by host; hosts without one go on their own; for mode `waves`.
+        troubled: hosts on which the last update failed.
         limits: how fast mode `waves` goes.
+        budget: how many hosts may fail in mode `waves`; in the others the first failure stops.
+        total: how many hosts the whole play has, if `hosts` are not all of them.
 
     Raises:
-        RolloutError: a host is given twice, or the mode is unknown.
+        RolloutError: a host is given twice, a unit lies in two failure domains, or the mode is unknown.
     """
     if len(set(hosts)) != len(hosts):
         twice = sorted({host for host in hosts if hosts.count(host) > 1})
         raise RolloutError(f"hosts: {', '.join(twice)} given more than once")
-    fresh = [host for host in hosts if host not in converged]
-    serving = [host for host in hosts if host in converged]
+    total = len(hosts) if total is None else total
     match mode:
         case "together":
-            waves = [list(hosts)]
+            return Plan([list(hosts)] if hosts else [], total=total)
         case "quorum":
-            waves = [fresh, *([host] for host in serving)]
+            fresh = [host for host in hosts if host not in converged]
+            serving = [host for host in hosts if host in converged]
+            first = [[host] for host in fresh] if converged else [fresh]
+            return Plan([wave for wave in [*first, *([host] for host in serving)] if wave], total=total)
         case "waves":
-            waves = _growing(fresh, serving, failure_domains or {}, limits or Limits())
+            grouped = _units(hosts, converged, failure_domains or {}, units or {}, troubled)
+            waves = _growing(grouped, limits or Limits(), total)
+            canaries = frozenset(waves[0]).difference(troubled) if waves else frozenset()
+            return Plan(waves, (budget or Budget()).may_fail(total), total, canaries)
         case _:
             raise RolloutError(f"rollout.mode: {mode!r} is none of {', '.join(get_args(Mode))}")
-    return [wave for wave in waves if wave]
 
 
-def _growing(fresh: list[str], serving: list[str], domains: Mapping[str, str], limits: Limits) -> Waves:
+@dataclass(frozen=True)
+class _Unit:
+    """Hosts that go together."""
+
+    hosts: Sequence[str]
+    serving: int
+    domain: str
+    troubled: bool
+
+
+def _units(
+    hosts: Sequence[str],
+    converged: Collection[str],
+    domains: Mapping[str, str],
+    names: Mapping[str, str],
+    troubled: Collection[str],
+) -> list[_Unit]:
+    """Return hosts by unit, in the order of each unit's first host."""
+    members: dict[tuple[str, str], list[str]] = {}
+    for host in hosts:
+        unit = names.get(host, "")
+        members.setdefault((unit, "") if unit else ("", host), []).append(host)
+    found = []
+    for (unit, _), of_unit in members.items():
+        domain, *others = sorted({domains.get(host, "") for host in of_unit})
+        if others:
+            raise RolloutError(f"unit {unit}: its hosts lie in two failure domains, {domain} and {others[0]}")
+        serving = sum(host in converged for host in of_unit)
+        found.append(_Unit(of_unit, serving, domain, all(host in troubled for host in of_unit)))
+    return found
+
+
+def _growing(units: Sequence[_Unit], limits: Limits, total: int) -> Waves:
     """Return a canary, then growing waves."""
-    largest = limits.largest(len(fresh) + len(serving))
-    size = min(limits.canary, largest)
+    largest = limits.largest(total)
+    allowed = min(limits.canary, largest)
+    fresh = sorted((unit for unit in units if not unit.serving), key=lambda unit: unit.troubled)
+    serving = [unit for unit in units if unit.serving]
     if not serving:
-        return [fresh[:size], fresh[size:]]
-    waves: Waves = []
-    for _, members in groupby(
-        sorted(serving, key=lambda host: domains.get(host, "")), key=lambda h: domains.get(h, "")
-    ):
-        domain = list(members)
-        while domain:
-            waves.append(domain[:size])
-            domain = domain[size:]
-            size = min(size * limits.growth, largest)
-    waves.append([])
-    return [waves[0], waves[1] + fresh, *waves[2:]]
+        canary = _first(fresh, allowed)
+        waves = [fresh[:canary], fresh[canary:]]
+    else:
+        waves = []
+        for _, group in groupby(sorted(serving, key=_turn), key=_turn):
+            left = list(group)
+            while left:
+                taken = _first(left, allowed)
+                waves.append(left[:taken])
+                left = left[taken:]
+                allowed = min(max(allowed, sum(unit.serving for unit in waves[-1])) * limits.growth, largest)
+        waves = [waves[0], (waves[1] if waves[1:] else []) + fresh, *waves[2:]]
+    return [[host for unit in wave for host in unit.hosts] for wave in waves if wave]
+
+
+def _turn(unit: _Unit) -> tuple[bool, str]:
+    """Return by what units are kept apart and ordered. By name: so an interrupted domain is finished first."""
+    return unit.troubled, unit.domain
+
+
+def _first(units: Sequence[_Unit], allowed: int) -> int:
+    """Return how many of the first units make a wave: at least one, however large it is."""
+    hosts = 0
+    for taken, unit in enumerate(units):
+        hosts += unit.serving or len(unit.hosts)
+        if taken and hosts > allowed:
+            return taken
+    return len(units)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import signal
@@ -20,7 +21,9 @@ from slipway import paths, pki, private
 from slipway.play.broker import Broker, Event, Listener, Order, TokenMaker
 
 PLAYBOOK = "playbooks/controller/converge.yml"
-_MAX_FORKS = 50
+AT_ONCE = 50
+"""Hosts that are converged side by side; those beyond wait for their turn."""
+
 _GRACE_SECONDS = 20.0
 """After Ctrl-C, how long hosts may take to come to the end of their current task."""
 
@@ -114,7 +117,7 @@ async def converge(
         make_token: see `Broker`.
         listener: see `Broker`.
         cancelled: when it is set, hosts stop at the end of their current task, within 20 s.
-        timeout_seconds: how long the wave may take.
+        timeout_seconds: how long the wave may take, for each `AT_ONCE` of its hosts.
     """
     run = _Run()
 
@@ -187,8 +190,8 @@ def _prepare(folder: Path, targets: Sequence[Target], ssh_key: str, timeout_seco
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
             "SLIPWAY_BROKER": str(folder / "broker.sock"),
         },
-        "forks": min(len(targets), _MAX_FORKS),
-        "timeout_seconds": timeout_seconds,
+        "forks": min(len(targets), AT_ONCE),
+        "timeout_seconds": timeout_seconds * math.ceil(len(targets) / AT_ONCE),
     }
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
 
 from slipway import pki
 from slipway.node import bundle
+from slipway.play import journal as journals
 from slipway.play import runner, tokens
-from slipway.play.broker import BrokerError, Order, TokenMaker, declared
+from slipway.play.broker import BrokerError, Listener, Order, TokenMaker, declared
+from slipway.play.rollout import Plan, RolloutError
 from slipway.provider import play_state, progress
+from slipway.provider.course import Course, Telling
+from slipway.provider.log import stamp
 from slipway.provider.play_inputs import PlayHost, PlayInputs
 from slipway.provider.resource import Call, ResourceError, State, in_thread
 
@@ -32,7 +37,12 @@ class Gate(Protocol):
 
 
 async def converge(
-    call: Call, inputs: PlayInputs, state: State, converged: Set[str], gate: Gate | None = None
+    call: Call,
+    inputs: PlayInputs,
+    state: State,
+    converged: Set[str],
+    gate: Gate | None = None,
+    journal: journals.Journal | None = None,
 ) -> State:
     """Converge all hosts of a play and return its new state.
 
@@ -42,44 +52,76 @@ async def converge(
         state: what is known of it.
         converged: hosts that were converged before, so that they may be serving.
         gate: who guards their users.
+        journal: who is told how it goes.
 
     Raises:
         InitFailed: some hosts are not as they should be; one reason each.
         ResourceError: the play could not begin.
     """
     names = [host.name for host in inputs.hosts]
-    waves = inputs.waves(await gate.order(names) if gate else names, converged)
     try:
+        plan = inputs.plan(await gate.order(names) if gate else names, converged, play_state.troubled(state))
         wanted = await in_thread(orders, inputs, play_state.forced(state))
-    except (bundle.BundleError, BrokerError) as error:
+    except (bundle.BundleError, BrokerError, RolloutError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
+    course = Course(plan)
+    shown = progress.Progress(call.log, plan.waves, tasks=progress.tasks_wanted(len(names)))
+    telling = Telling(course, shown, journal or journals.Silent())
+    telling.journal.begin(_begin(call, inputs, plan))
+    try:
+        async with shown.ticking(), _runs(call, inputs, wanted, telling) as run:
+            while wave := course.next(cancelled=call.cancelled.is_set()):
+                telling.wave_begins()
+                deferred = await gate.before(wave) if gate else {}
+                outcomes = await run([name for name in wave if name not in deferred])
+                course.take({**deferred, **(await gate.after(outcomes) if gate else outcomes)})
+                telling.wave_ended()
+    finally:
+        telling.ended()
+    await call.views.publish([progress.row(call, name, course.results.get(name)) for name in names])
+    return play_state.outcome(state, names, course)
+
+
+@asynccontextmanager
+async def _runs(
+    call: Call, inputs: PlayInputs, wanted: Mapping[str, Order], listener: Listener
+) -> AsyncIterator[Callable[[Sequence[str]], Awaitable[Mapping[str, runner.Result]]]]:
+    """Give a function that converges some hosts of a play side by side."""
     targets = {host.name: host.target() for host in inputs.hosts}
     authorities = {name: pki.KeyPair(each.certificate, each.key) for name, each in inputs.authorities.items()}
-    shown = progress.Progress(call.log, len(targets))
-    results: dict[str, runner.Result] = {}
     with runner.private_folder() as scratch:
         make_token = _token_maker(inputs.kubeconfig, scratch)
-        for wave in waves:
-            if call.cancelled.is_set() or any(not result.ok and not result.deferred for result in results.values()):
-                break
-            deferred = await gate.before(wave) if gate else {}
-            results |= deferred
-            going = [name for name in wave if name not in deferred]
-            if not going:
-                continue
-            outcomes = await runner.converge(
-                [targets[name] for name in going],
-                {name: wanted[name] for name in going},
+
+        async def run(names: Sequence[str]) -> Mapping[str, runner.Result]:
+            if call.cancelled.is_set():
+                return {name: runner.Result(ok=False, reason="cancelled", cancelled=True) for name in names}
+            if not names:
+                return {}
+            return await runner.converge(
+                [targets[name] for name in names],
+                {name: wanted[name] for name in names},
                 ssh_key=inputs.ssh_key,
                 authorities=authorities,
                 make_token=make_token,
-                listener=shown,
+                listener=listener,
                 cancelled=call.cancelled,
                 timeout_seconds=inputs.timeout_seconds + SLACK_SECONDS,
             )
-            results |= await gate.after(outcomes) if gate else outcomes
-    await call.views.publish([progress.row(call, name, results.get(name)) for name in targets])
-    return play_state.outcome(call, state, list(targets), results)
+
+        yield run
+
+
+def _begin(call: Call, inputs: PlayInputs, plan: Plan) -> journals.Begin:
+    return journals.Begin(
+        play=call.name,
+        playbook=inputs.playbook,
+        release=inputs.release,
+        by=progress.by(),
+        at=stamp(),
+        waves=plan.waves,
+        pools={host.name: host.pool or host.group or "" for host in inputs.hosts},
+        may_fail=plan.may_fail,
+    )
 
 
 def orders(inputs: PlayInputs, forced: Set[str]) -> dict[str, Order]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
@@ -29,7 +29,8 @@ class PlayHost(Inputs):
         host_key: its public SSH key, one line; no other is accepted.
         group: what it is there for, such as `etcd`.
         pool: the node pool it belongs to.
-        failure_domain: what it shares its fate with.
+        failure_domain: what it shares its fate with, such as a zone or a rack.
+        unit: what it goes together with, such as an NVLink rack; all hosts of a unit are in one failure domain.
         vars: variables of this host. They go over those of the play.
     """
 
@@ -41,6 +42,7 @@ class PlayHost(Inputs):
     group: str | None = None
     pool: str | None = None
     failure_domain: str | None = None
+    unit: str | None = None
     vars: dict[str, Any] = {}
 
     def target(self) -> runner.Target:
@@ -60,8 +62,20 @@ class Authority(Inputs):
     key: Annotated[str, Field(repr=False)]
 
 
+class Budget(Inputs):
+    """How many hosts may fail before no other wave begins; see `slipway.play.rollout`.
+
+    Args:
+        hosts: so many.
+        percent: a share of all hosts.
+    """
+
+    hosts: Annotated[int, Field(ge=0)] | None = None
+    percent: Annotated[int, Field(ge=0, le=100)] | None = None
+
+
 class Rollout(Inputs):
-    """In which order hosts are converged: see `slipway.play.rollout`. After a wave with a failed host no other begins.
+    """In which order hosts are converged: see `slipway.play.rollout`.
 
     Args:
         mode: `together`, `quorum` or `waves`.
@@ -69,6 +83,7 @@ class Rollout(Inputs):
         growth: how many times larger each wave may be than the one before.
         hosts: hosts in the largest wave.
         percent: the same as a share of all hosts.
+        budget: how many hosts may fail; none if not given.
         drain_seconds: how long a node may take to be empty of pods, before its host leaves or is changed in a way that
             pods do not outlive.
     """
@@ -78,7 +93,12 @@ class Rollout(Inputs):
     growth: Annotated[int, Field(ge=1)] = 2
     hosts: Annotated[int, Field(ge=1)] = 50
     percent: Annotated[int, Field(ge=1, le=100)] = 100
+    budget: Budget = Budget()
     drain_seconds: Annotated[int, Field(ge=0)] = 300
+
+    def limits(self) -> rollouts.Limits:
+        """Return how fast it goes."""
+        return rollouts.Limits(self.canary, self.growth, self.hosts, self.percent)
 
 
 class PlayInputs(Inputs):
@@ -120,18 +140,36 @@ class PlayInputs(Inputs):
             raise ValueError(f"hosts: {', '.join(twice)} is there more than once")
         return self
 
+    @model_validator(mode="after")
+    def _units_lie_in_one_failure_domain(self) -> PlayInputs:
+        domains: dict[str, str | None] = {}
+        for host in self.hosts:
+            if host.unit and domains.setdefault(host.unit, host.failure_domain) != host.failure_domain:
+                raise ValueError(f"hosts: unit {host.unit} lies in more than one failure domain (see {host.name})")
+        return self
+
     def variables(self, host: PlayHost) -> dict[str, Any]:
         """Return all variables of a host that are not secret."""
         return self.vars | host.vars
 
-    def waves(self, hosts: Sequence[str], converged: Set[str]) -> rollouts.Waves:
-        """Return the names of `hosts` in the waves in which they are converged."""
+    def plan(self, hosts: Sequence[str], converged: Collection[str], troubled: Collection[str] = ()) -> rollouts.Plan:
+        """Return in which order `hosts`, which may be some of the play's, are converged.
+
+        Args:
+            hosts: names, in the order that is best for them.
+            converged: those of the whole play that were converged before, so that they may be serving.
+            troubled: those on which the last update failed.
+        """
         return rollouts.plan(
             self.rollout.mode,
             hosts,
             converged,
             failure_domains={host.name: host.failure_domain or "" for host in self.hosts},
-            limits=rollouts.Limits(**self.rollout.model_dump(exclude={"mode", "drain_seconds"})),
+            units={host.name: host.unit for host in self.hosts if host.unit},
+            troubled=troubled,
+            limits=self.rollout.limits(),
+            budget=rollouts.Budget(self.rollout.budget.hosts, self.rollout.budget.percent),
+            total=len(self.hosts),
         )
 
     def wanted(self, host: PlayHost) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slipway.play import runner
+from slipway.play import journal as journals
+from slipway.provider.course import Course
 from slipway.provider.log import stamp
-from slipway.provider.resource import Call, InitFailed, State
+from slipway.provider.resource import InitFailed, State
 
 REVIEW_DAYS = 60
 """A host that was converged longer ago than this is gone through again by the next `up`, whatever its digest: so
@@ -36,24 +37,24 @@ def forced(state: State) -> set[str]:
     return {name for name, result in results(state).items() if is_due(result)} | drifted(state).keys()
 
 
-def outcome(
-    call: Call,
-    state: State,
-    hosts: list[str],
-    outcomes: Mapping[str, runner.Result],
-) -> State:
+def troubled(state: State) -> set[str]:
+    """Return the hosts on which the last update failed, or which it did not reach."""
+    return {name for name, result in results(state).items() if result.get("outcome") in journals.BAD}
+
+
+def outcome(state: State, hosts: Sequence[str], course: Course) -> State:
     """Return the new state.
 
     Raises:
-        InitFailed: with one reason for each host that is not as it should be.
+        InitFailed: with one reason for each host that failed, and one why others were not begun.
     """
     before = results(state)
     outputs: dict[str, Any] = {"results": {}, "failedHosts": [], "drifted": {}}
-    reasons: list[str] = []
-    failed = [name for name, result in outcomes.items() if not result.ok and not result.deferred]
+    reasons = [course.stopped] * bool(course.stopped)
     for name in hosts:
-        result = outcomes.get(name)
+        result = course.results.get(name)
         earlier = before.get(name, {})
+        wave = {"wave": course.wave(name)} if course.wave(name) else {}
         if result is not None and result.ok:
             outputs["results"][name] = {
                 "ok": True,
@@ -61,18 +62,24 @@ def outcome(
                 "digest": result.digest,
                 "tasks": result.tasks,
                 "at": earlier["at"] if result.untouched and "at" in earlier else stamp(),
+                **wave,
             }
             continue
-        if result is None:
-            cause = "cancelled" if call.cancelled.is_set() else f"the rollout stopped at {', '.join(failed)}"
-            reason = f"not begun: {cause}"
-        else:
-            reason = result.reason
-        outputs["results"][name] = {"ok": False, "digest": earlier.get("digest", ""), "at": stamp(), "reason": reason}
+        outputs["results"][name] = {
+            "ok": False,
+            "digest": earlier.get("digest", ""),
+            "at": stamp(),
+            "outcome": course.outcome(name),
+            "reason": result.reason if result else "not begun",
+            **wave,
+        }
+        if result is None and earlier.get("outcome") in journals.BAD:
+            outputs["results"][name] = earlier  # it is as it was
         outputs["failedHosts"].append(name)
         if name in drifted(state):
             outputs["drifted"][name] = drifted(state)[name]
-        reasons.append(f"{name}: {reason}")
-    if reasons:
+        if result is not None:
+            reasons.append(f"{name}: {result.reason}")
+    if outputs["failedHosts"]:
         raise InitFailed(state.id, outputs, reasons)
     return State(state.id, outputs)
