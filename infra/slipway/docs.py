@@ -7,6 +7,7 @@ writes them anew; a unit test fails while one is stale. Reads `slipway.spec` and
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import re
@@ -79,14 +80,19 @@ def _text(path: Path) -> str:
 def stack_page() -> str:
     """Return docs/stack.md."""
     sections = [_NOTE, _STACK_HEAD]
-    titles: dict[type[BaseModel], list[str]] = {}
-    for path, model in _models(Cluster, ""):
-        titles.setdefault(model, []).append(path)
-    for model, where in titles.items():
-        heading = ", ".join(where) if where != [""] else CONFIG_KEY
-        sections += [f"## {heading}\n", f"{inspect.cleandoc(model.__doc__ or '')}\n", _table(_rows(model, where[0]), 4)]
+    for model, title in _titles().items():
+        sections += [f"## {title}\n", f"{inspect.cleandoc(model.__doc__ or '')}\n", _table(_rows(model), 4)]
     sections += ["## What is checked besides\n", _table(_rules(), 1, head=("Rule",))]
     return "\n".join(sections)
+
+
+@functools.cache
+def _titles() -> dict[type[BaseModel], str]:
+    """Return the heading of each model: the places of a stack file that it describes."""
+    places: dict[type[BaseModel], list[str]] = {}
+    for path, model in _models(Cluster, ""):
+        places.setdefault(model, []).append(path or CONFIG_KEY)
+    return {model: ", ".join(where) for model, where in places.items()}
 
 
 def _models(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -108,18 +114,17 @@ def _nested(annotation: Any) -> tuple[type[BaseModel], bool] | None:
     return None
 
 
-def _rows(model: type[BaseModel], path: str) -> Iterator[tuple[str, ...]]:
+def _rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     for name, field in model.model_fields.items():
         if not field.description:
             raise ValueError(f"infra/slipway/spec.py: {model.__name__}.{name} has no description")
-        yield f"`{name}`", _kind(field, f"{path}.{name}".removeprefix(".")), _default(field), field.description
+        yield f"`{name}`", _kind(field), _default(field), field.description
 
 
-def _kind(field: FieldInfo, path: str) -> str:
+def _kind(field: FieldInfo) -> str:
     """Return in words what a key may hold."""
     if found := _nested(field.annotation):
-        title = path + ("[]" if found[1] else "")
-        title = "etcd, etcd_events" if title in {"etcd", "etcd_events"} else title
+        title = _titles()[found[0]]
         return f"{'list of ' if found[1] else ''}[{title}](#{anchor(title)})"
     words = _words(field.annotation)
     low = next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None)

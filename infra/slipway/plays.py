@@ -17,7 +17,7 @@ from slipway.node import bundle
 from slipway.play import inventory
 from slipway.play.inventory import Sources
 from slipway.release import Release
-from slipway.spec import Cluster, Pool
+from slipway.spec import Cluster, Pool, Rollout
 from slipway.trust import Trust
 
 
@@ -97,8 +97,8 @@ class Plays:
             "node",
             self.fleet.pool(pool.name),
             inventory.node(self.cluster, pool, self.sources),
-            inventory.node_host,
-            rollout={"mode": "waves", "drainSeconds": pool.drain_seconds},
+            functools.partial(inventory.node_host, pool),
+            rollout=_waves(self.cluster.rollout.of(pool), pool),
             after=after,
             kubeconfig=kubeconfig,
         )
@@ -130,18 +130,7 @@ class Plays:
         return resources.Play(
             name,
             playbook=playbook,
-            hosts=[
-                {
-                    "name": machine.host.name,
-                    "address": str(machine.host.address),
-                    "user": machine.user,
-                    "hostKey": machine.host_key,
-                    "group": machine.host.group,
-                    "pool": machine.host.pool,
-                    "vars": own(machine.host),
-                }
-                for machine in machines
-            ],
+            hosts=[_host(machine, own(machine.host)) for machine in machines],
             digest=bundle.playbook_digest(playbook, paths.root()),
             release=self.release.id,
             ssh_key=self.trust.ssh_key.private_key,
@@ -153,3 +142,32 @@ class Plays:
             preview=self.cluster.rollout.preview,
             opts=pulumi.ResourceOptions(depends_on=[*after, *(machine.resource for machine in machines)]),
         )
+
+
+def _host(machine: Machine, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a host as a play has it."""
+    host = machine.host
+    places = {"failureDomain": host.failure_domain, "unit": host.unit}
+    return {
+        "name": host.name,
+        "address": str(host.address),
+        "user": machine.user,
+        "hostKey": machine.host_key,
+        "group": host.group,
+        "pool": host.pool,
+        **{name: place for name, place in places.items() if place},
+        "vars": own,
+    }
+
+
+def _waves(rollout: Rollout, pool: Pool) -> dict[str, Any]:
+    """Return the rollout of a pool's play."""
+    return {
+        "mode": "waves",
+        "canary": rollout.canary,
+        "growth": rollout.growth,
+        "hosts": rollout.hosts,
+        "percent": rollout.percent,
+        "budget": rollout.budget.model_dump(exclude_none=True),
+        "drainSeconds": pool.drain_seconds,
+    }

@@ -289,7 +289,7 @@ class Play(_Resource):
     Args:
         resource_name: its name in the program.
         playbook: the playbook's name in `playbooks/`, without `.yml`.
-        hosts: the hosts, each `{name, address, port, user, hostKey, group, pool, failureDomain, vars}`.
+        hosts: the hosts, each `{name, address, port, user, hostKey, group, pool, failureDomain, unit, vars}`.
         digest: the digest of the playbook's content and of its roles.
         release: the release's id.
         ssh_key: the private key that the hosts accept.

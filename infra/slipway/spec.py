@@ -159,6 +159,51 @@ class Taint(_Model):
         return f"{self.key}={self.value}:{self.effect}"
 
 
+class Budget(_Model):
+    """How many hosts of a pool may fail, or not be reached, before no other wave begins: none when nothing is given."""
+
+    hosts: int | None = Field(default=None, ge=0, description="so many")
+    percent: int | None = Field(
+        default=None, ge=0, le=100, description="a share of the pool's hosts, rounded down; the lower limit counts"
+    )
+
+
+class Rollout(_Model):
+    """How changes come to hosts. What a pool does not set itself in `pools[].rollout` is as here.
+
+    Waves are for pools; members of etcd and API servers go one at a time. Only running hosts count: new ones serve
+    nobody yet.
+    """
+
+    preview: Literal["check", "sample", "digest"] | None = Field(
+        default=None,
+        description="how previews and refreshes look at hosts: `check` runs the roles in check mode on each, `sample` "
+        "on two a pool, `digest` only reads each host's manifest; if not given, `check` for plays of up to 20 hosts, "
+        "else `digest`",
+    )
+    canary: int = Field(default=1, ge=1, description="hosts in the first wave; when one fails, no other wave begins")
+    growth: int = Field(default=2, ge=1, description="how many times larger each wave may be than the one before")
+    hosts: int = Field(default=50, ge=1, le=5_000, description="hosts in the largest wave")
+    percent: int = Field(
+        default=100, ge=1, le=100, description="the same as a share of the pool's hosts; the lower limit counts"
+    )
+    budget: Budget = Field(default_factory=Budget, description="how many hosts may fail before it stops")
+
+    def of(self, pool: Pool) -> Rollout:
+        """Return how changes come to the hosts of a pool: what it sets itself goes before."""
+        return self.model_copy(update={name: value for name, value in pool.rollout if value not in (None, Budget())})
+
+
+class PoolRollout(_Model):
+    """How changes come to the hosts of this pool; what is left out is as in `rollout`."""
+
+    canary: int | None = Field(default=None, ge=1, description="hosts in the first wave")
+    growth: int | None = Field(default=None, ge=1, description="how many times larger each wave may be")
+    hosts: int | None = Field(default=None, ge=1, le=5_000, description="hosts in the largest wave")
+    percent: int | None = Field(default=None, ge=1, le=100, description="the same as a share of the pool's hosts")
+    budget: Budget = Field(default_factory=Budget, description="how many hosts may fail before it stops")
+
+
 class Pool(_Model):
     """Machines of one kind that run pods. `max_pods` must fit into one node's pod network."""
 
@@ -177,6 +222,21 @@ class Pool(_Model):
         default_factory=dict, description="labels that nodes get when they register"
     )
     taints: list[Taint] = Field(default_factory=list, description="taints that nodes get when they register")
+    failure_domains: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="failure domains that hosts are dealt out to, by their number; a rollout finishes one before the "
+        "next. The label `topology.kubernetes.io/zone` of nodes that register; 0: all hosts share one without a name",
+    )
+    unit_size: int = Field(
+        default=0,
+        ge=0,
+        le=1_000,
+        description="so many hosts with neighbouring numbers are a unit, such as an NVLink rack: a rollout changes "
+        "them together. The label `slipway.dev/unit` of nodes that register; 0: each host on its own",
+    )
+    rollout: PoolRollout = Field(default_factory=PoolRollout, description="how changes come to this pool's hosts")
 
 
 class CoreDns(_Model):
@@ -196,17 +256,6 @@ class Addons(_Model):
     """What runs in the cluster."""
 
     coredns: CoreDns = Field(default_factory=CoreDns, description="cluster DNS")
-
-
-class Rollout(_Model):
-    """How changes come to hosts."""
-
-    preview: Literal["check", "sample", "digest"] | None = Field(
-        default=None,
-        description="how previews and refreshes look at hosts: `check` runs the roles in check mode on each, `sample` "
-        "on two a pool, `digest` only reads each host's manifest; if not given, `check` for plays of up to 20 hosts, "
-        "else `digest`",
-    )
 
 
 class Cluster(_Model):

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from slipway import paths, spec
+from slipway.provider.play_inputs import PlayInputs
 
 LAB: dict[str, Any] = yaml.safe_load((paths.root() / "stacks/Pulumi.lab.yaml").read_text())["config"][spec.CONFIG_KEY]
 
@@ -110,6 +111,20 @@ def test_resources_grow_with_hosts_only_where_the_lab_makes_them(graph: dict[str
     done = record(tmp_path, larger)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["resources"]) == len(graph["resources"]) + 10
+
+
+def test_a_pool_goes_in_waves_of_its_own(tmp_path: Path) -> None:
+    declared = copy.deepcopy(LAB)
+    declared["rollout"] = {"canary": 2, "budget": {"percent": 5}}
+    declared["pools"][0] |= {"count": 5, "failure_domains": 2, "unit_size": 2, "rollout": {"growth": 1}}
+    done = record(tmp_path, declared)
+    assert done.returncode == 0, done.stderr
+    play = PlayInputs.model_validate(inputs(json.loads(done.stdout), "slipway:index:Play", "cpu"))
+    names = [host.name for host in play.hosts]
+    assert [(host.failure_domain, host.unit) for host in play.hosts[1:3]] == [("zone-0", "cpu-0"), ("zone-1", "cpu-1")]
+    plan = play.plan(names, names)
+    assert plan.waves == [["lab-cpu-0", "lab-cpu-1"], ["lab-cpu-4"], ["lab-cpu-2", "lab-cpu-3"]]
+    assert play.rollout.budget.percent == 5
 
 
 def test_a_bad_declaration_declares_nothing(tmp_path: Path) -> None:

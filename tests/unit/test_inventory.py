@@ -56,7 +56,7 @@ def variables(cluster: spec.Cluster, playbook: str) -> dict[str, Any]:
         case "node":
             host = addresses.pool(cluster, "gpu")[0]
             pool = next(pool for pool in cluster.pools if pool.name == "gpu")
-            return inventory.node(cluster, pool, SOURCES) | inventory.node_host(host)
+            return inventory.node(cluster, pool, SOURCES) | inventory.node_host(pool, host)
     raise AssertionError(playbook)
 
 
@@ -118,3 +118,18 @@ def test_a_node_is_told_nothing_of_other_nodes() -> None:
     pools = [{**pool, "count": 20} for pool in LAB["pools"]]
     large = variables(spec.parse({**LAB, "pools": pools}, "stack.yaml"), "node")
     assert json.dumps(small) == json.dumps(large)
+
+
+def test_a_node_is_told_its_place_as_labels_and_without_one_nothing_changes() -> None:
+    gpu = {"name": "gpu", "count": 5, "unit_size": 2, "failure_domains": 2, "labels": {"example.com/team": "vision"}}
+    cluster = spec.parse(LAB | {"pools": [gpu, {"name": "cpu", "count": 1}]}, "stack.yaml")
+    with_places, without = cluster.pools
+    labels = inventory.node_host(with_places, addresses.pool(cluster, "gpu")[4])["kubelet_labels"]
+    assert labels == {
+        "slipway.dev/pool": "gpu",
+        "slipway.dev/platform": "generic",
+        "example.com/team": "vision",
+        "topology.kubernetes.io/zone": "zone-0",
+        "slipway.dev/unit": "gpu-2",
+    }
+    assert "kubelet_labels" not in inventory.node_host(without, addresses.pool(cluster, "cpu")[0])

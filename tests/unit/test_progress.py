@@ -7,6 +7,7 @@ import pytest
 from slipway.play.runner import Result
 from slipway.provider import progress
 from slipway.provider.progress import Progress
+from slipway.switches import TASKS
 
 WAVES = [["a"], ["b", "c"], ["d", "e", "f", "g"]]
 OK = Result(ok=True, changed=1)
@@ -104,10 +105,10 @@ def test_what_a_gate_finds_in_the_end_counts(shown, lines):
 
 
 def test_a_large_play_shows_failed_tasks_only(lines, clock, monkeypatch):
-    monkeypatch.delenv(progress.TASKS, raising=False)
+    monkeypatch.delenv(TASKS, raising=False)
     assert progress.tasks_wanted(20)
     assert not progress.tasks_wanted(21)
-    monkeypatch.setenv(progress.TASKS, "1")
+    monkeypatch.setenv(TASKS, "1")
     assert progress.tasks_wanted(5_000)
 
     shown = Progress(lines, WAVES, tasks=False, clock=clock)

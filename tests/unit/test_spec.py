@@ -98,6 +98,22 @@ def test_shipped_stacks_are_good(stack: str) -> None:
         ({"addons": {"coredns": {"forward_to": "1.1.1.1 }"}}}, "addons.coredns.forward_to: "),
         ({"pools": [{"name": "a", "count": 1, "labels": {"kubernetes.io/os": "x"}}]}, "may not set kubernetes.io/os"),
         ({"pools": [{"name": "a", "count": 1, "labels": {"slipway.dev/pool": "x"}}]}, "Slipway sets slipway.dev/pool"),
+        ({"pools": [{"name": "a", "count": 1, "unit_size": 1}]}, "pools[0].unit_size: a unit of 1 host"),
+        ({"pools": [{"name": "a", "count": 1, "failure_domains": 1}]}, "pools[0].failure_domains: 1 failure domain"),
+        ({"rollout__canary": 0}, "rollout.canary: "),
+        ({"rollout__budget": {"percent": 101}}, "rollout.budget.percent: "),
+        (
+            {"rollout": {"canary": 9, "hosts": 4}},
+            "rollout.canary: a canary of 9 is larger than a wave may be (rollout.hosts: 4)",
+        ),
+        (
+            {"pools": [{"name": "a", "count": 1, "rollout": {"hosts": 1}}], "rollout__canary": 2},
+            "rollout.canary: a canary of 2 is larger than a wave may be (pools[0].rollout.hosts: 1)",
+        ),
+        (
+            {"pools": [{"name": "a", "count": 1, "rollout": {"budget": {"percent": 100}}}]},
+            "pools[0].rollout.budget.percent: a budget of 100 percent never stops a rollout",
+        ),
     ],
 )
 def test_bad_stack_is_one_line_with_its_path(changes: dict[str, Any], expected: str) -> None:
@@ -162,3 +178,29 @@ def test_addresses_are_unique_inside_and_stable(etcd: int, apiservers: int, coun
         before = {host.name: host.address for host in hosts}
         after = {host.name: host.address for host in addresses.everything(more)}
         assert before.items() <= after.items()
+
+
+def test_a_pool_overrides_of_the_rollout_what_it_sets_itself() -> None:
+    gpu = {"name": "gpu", "count": 1, "rollout": {"growth": 1, "budget": {"hosts": 0}}}
+    data = changed(pools=[{"name": "cpu", "count": 1}, gpu], rollout={"canary": 3, "budget": {"percent": 5}})
+    cluster = spec.parse(data, "stack.yaml")
+    cpu, gpu_rollout = (cluster.rollout.of(pool) for pool in cluster.pools)
+    assert cpu == cluster.rollout
+    assert (gpu_rollout.canary, gpu_rollout.growth, gpu_rollout.hosts) == (3, 1, 50)
+    assert gpu_rollout.budget == spec.Budget(hosts=0)
+
+
+@given(st.integers(0, 23), st.sampled_from([0, 2, 3, 8]), st.sampled_from([0, 2, 3]))
+def test_no_host_changes_its_place_when_its_pool_grows(count: int, unit_size: int, domains: int) -> None:
+    def places(hosts: int) -> dict[str, tuple[str, str]]:
+        pool = {"name": "gpu", "count": hosts, "unit_size": unit_size, "failure_domains": domains}
+        cluster = spec.parse(changed(pools=[pool]), "stack.yaml")
+        return {host.name: (host.failure_domain, host.unit) for host in addresses.pool(cluster, "gpu")}
+
+    before = places(count)
+    assert before.items() <= places(23).items()
+    assert len({domain for domain, _ in before.values()}) <= max(domains, 1)
+    for unit in {unit for _, unit in before.values()} - {""}:
+        members = [place for place in before.values() if place[1] == unit]
+        assert len(members) <= unit_size
+        assert len(set(members)) == 1  # a unit lies in one failure domain

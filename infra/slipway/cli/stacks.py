@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -13,15 +15,21 @@ from slipway.artifacts.progress import elapsed
 from slipway.cli import setup
 from slipway.cli.problems import FAILED, Problem
 from slipway.lint import change_rules
+from slipway.switches import TASKS
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
 Target = Annotated[list[str] | None, typer.Option(help="Only this resource (URN); may be given several times.")]
 
 
-def up(stack: Stack = "lab", target: Target = None) -> None:
+def up(
+    stack: Stack = "lab",
+    target: Target = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Show what changes on hosts, of large plays too.")] = False,
+) -> None:
     """Bring hosts and cluster to what the stack file says: install, change, repair."""
     begun = time.monotonic()
-    _run("up", stack, ["--skip-preview", "--yes", "--suppress-outputs", *_targets(target)])
+    shown = {TASKS: "1"} if tasks else {}
+    _run("up", stack, ["--skip-preview", "--yes", "--suppress-outputs", *_targets(target)], shown)
     typer.echo(
         f"\n{stack} is up after {elapsed(time.monotonic() - begun)}. Next:\n"
         f"  ./slipway kubeconfig {stack} > {stack}.kubeconfig\n"
@@ -61,8 +69,8 @@ def kubeconfig(stack: Stack = "lab") -> None:
     typer.echo(text.rstrip("\n"))
 
 
-def _run(verb: str, stack: str, options: list[str]) -> None:
-    """Run one Pulumi command on a stack with this terminal.
+def _run(verb: str, stack: str, options: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Run one Pulumi command on a stack with this terminal; `more` goes into its environment.
 
     Raises:
         Problem: Pulumi failed; it has already said why.
@@ -73,7 +81,7 @@ def _run(verb: str, stack: str, options: list[str]) -> None:
     if verb in ("up", "preview"):
         file = stacks.file(stack)
         change_rules.refuse(spec.load(file), stacks.deployed(stack), documents.shown(file))
-    if stacks.stream([verb, "--stack", stack, *options], environment) != 0:
+    if stacks.stream([verb, "--stack", stack, *options], {**environment, **more}) != 0:
         raise Problem(
             f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there", FAILED
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from slipway.spec import Cluster
+    from slipway.spec import Cluster, Pool
 
 POOL_BLOCKS = 8
 LONGEST_PREFIX = 24
@@ -32,6 +32,7 @@ class Host:
     """A host as declared: what it is called, where it is and what it is for.
 
     `group` is etcd, etcd_events, apiservers, load_balancers or nodes; `pool` is a node's pool, else "".
+    `failure_domain` is what it shares its fate with, `unit` what it is changed together with; "" when none is declared.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Host:
     group: str
     pool: str
     index: int
+    failure_domain: str = ""
+    unit: str = ""
 
 
 def gateway(cluster: Cluster) -> ipaddress.IPv4Address:
@@ -65,7 +68,14 @@ def pool(cluster: Cluster, name: str) -> list[Host]:
     block, declared = next((block, pool) for block, pool in enumerate(cluster.pools) if pool.name == name)
     first = _FIXED + block * _block_size(cluster)
     return [
-        Host(f"{cluster.name}-{name}-{index}", cluster.network.hosts[first + index], "nodes", name, index)
+        Host(
+            f"{cluster.name}-{name}-{index}",
+            cluster.network.hosts[first + index],
+            "nodes",
+            name,
+            index,
+            *_place(declared, index),
+        )
         for index in range(declared.count)
     ]
 
@@ -88,6 +98,18 @@ def room(cluster: Cluster) -> Iterator[tuple[str, int, int]]:
         yield f"{name}.count", getattr(cluster, name).count, size
     for index, declared in enumerate(cluster.pools[:POOL_BLOCKS]):
         yield f"pools[{index}].count", declared.count, _block_size(cluster)
+
+
+def _place(pool: Pool, index: int) -> tuple[str, str]:
+    """Return failure domain and unit of a host of a pool, by its number alone: so none moves when the pool grows.
+
+    A unit lies in one failure domain.
+    """
+    unit = index // pool.unit_size if pool.unit_size else index
+    return (
+        f"zone-{unit % pool.failure_domains}" if pool.failure_domains else "",
+        f"{pool.name}-{unit}" if pool.unit_size else "",
+    )
 
 
 def _block_size(cluster: Cluster) -> int:

@@ -29,7 +29,7 @@ _SPECIAL = {
 }
 _KUBERNETES = ("kubernetes.io", "k8s.io")
 _KUBELETS = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_OWN_LABELS = ("slipway.dev/pool", "slipway.dev/platform")
+_OWN_LABELS = ("slipway.dev/pool", "slipway.dev/platform", "slipway.dev/unit", "topology.kubernetes.io/zone")
 
 Rule = Callable[["Cluster"], Iterator[Problem]]
 
@@ -177,6 +177,32 @@ def coredns_replicas(cluster: Cluster) -> Iterator[Problem]:
         )
 
 
+def waves_make_sense(cluster: Cluster) -> Iterator[Problem]:
+    """A canary is no larger than the largest wave, and no pool may fail as a whole within its budget."""
+    seen = set()
+    for index, pool in enumerate(cluster.pools):
+        rollout, own = cluster.rollout.of(pool), pool.rollout
+        where = f"pools[{index}].rollout"
+        path = f"{where}.canary" if own.canary else "rollout.canary"
+        limit = f"{where}.hosts" if own.hosts else "rollout.hosts"
+        if rollout.canary > rollout.hosts and path not in seen:
+            seen.add(path)
+            yield Problem(path, f"a canary of {rollout.canary} is larger than a wave may be ({limit}: {rollout.hosts})")
+        path = f"{where}.budget" if rollout.budget is own.budget else "rollout.budget"
+        if rollout.budget.percent == 100 and rollout.budget.hosts is None and path not in seen:
+            seen.add(path)
+            yield Problem(f"{path}.percent", "a budget of 100 percent never stops a rollout; use less, or add hosts")
+
+
+def places_tell_apart(cluster: Cluster) -> Iterator[Problem]:
+    """A unit is of several hosts, and failure domains are several."""
+    for index, pool in enumerate(cluster.pools):
+        if pool.unit_size == 1:
+            yield Problem(f"pools[{index}].unit_size", "a unit of 1 host is what a host is anyway; leave it out")
+        if pool.failure_domains == 1:
+            yield Problem(f"pools[{index}].failure_domains", "1 failure domain tells no hosts apart; leave it out")
+
+
 RULES: tuple[Rule, ...] = (
     odd_members,
     election_timeout,
@@ -189,4 +215,6 @@ RULES: tuple[Rule, ...] = (
     hosts_fit,
     pools_in_blocks,
     coredns_replicas,
+    waves_make_sense,
+    places_tell_apart,
 )

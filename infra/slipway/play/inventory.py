@@ -208,7 +208,7 @@ def node(cluster: Cluster, pool: Pool, sources: Sources) -> dict[str, Any]:
         "kubelet_api_server": _api_server(cluster),
         "kubelet_cluster_dns": [str(network.cluster_dns)],
         "kubelet_domain": network.domain,
-        "kubelet_labels": {"slipway.dev/pool": pool.name, "slipway.dev/platform": pool.platform, **pool.labels},
+        "kubelet_labels": _labels(pool),
         "kubelet_taints": [taint.model_dump() for taint in pool.taints],
         "kubelet_max_pods": pool.max_pods,
         **({"kubelet_extra_config": dict(pool.kubelet)} if pool.kubelet else {}),
@@ -220,15 +220,22 @@ def node(cluster: Cluster, pool: Pool, sources: Sources) -> dict[str, Any]:
     }
 
 
-def node_host(host: Host) -> dict[str, Any]:
+def node_host(pool: Pool, host: Host) -> dict[str, Any]:
     """Variables of one node."""
+    places = {"topology.kubernetes.io/zone": host.failure_domain, "slipway.dev/unit": host.unit}
+    labels = {key: place for key, place in places.items() if place}
     return {
+        **({"kubelet_labels": _labels(pool) | labels} if labels else {}),
         "kubelet_node_name": host.name,
         "kubelet_node_ip": str(host.address),
         "kube_proxy_node_name": host.name,
         "pod_network_node_name": host.name,
         "pod_network_address": str(host.address),
     }
+
+
+def _labels(pool: Pool) -> dict[str, str]:
+    return {"slipway.dev/pool": pool.name, "slipway.dev/platform": pool.platform, **pool.labels}
 
 
 def _pod_network(cluster: Cluster, part: str) -> dict[str, Any]:

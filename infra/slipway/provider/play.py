@@ -34,7 +34,7 @@ class Play(Resource[PlayInputs]):
     outputs = frozenset({"results", "failedHosts", "drifted"})
     volatile = outputs
     replaces = frozenset({"playbook"})
-    quiet = frozenset({"preview"})
+    quiet = frozenset({"preview", "rollout"})
 
     def check(self, inputs: PlayInputs) -> Mapping[str, str]:
         """Check what hosts declare to have signed."""

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import getpass
 import math
-import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from slipway import switches
 from slipway.play import runner
 from slipway.play.broker import Event
 from slipway.play.rollout import Waves
@@ -19,9 +19,6 @@ from slipway.provider.log import Log, stamp
 from slipway.provider.resource import Call
 from slipway.provider.views import Row
 from slipway.timing import elapsed
-
-TASKS = "SLIPWAY_TASKS"
-"""Environment variable: `1` shows the tasks that change something of every play, not only of small ones."""
 
 _SMALL = 20
 """Hosts of a play whose tasks are shown without being asked for."""
@@ -170,7 +167,7 @@ class Progress:
 
 def tasks_wanted(hosts: int) -> bool:
     """Say whether tasks that change something are shown, of a play with so many hosts."""
-    return hosts <= _SMALL or os.environ.get(TASKS) == "1"
+    return hosts <= _SMALL or switches.is_on(switches.TASKS)
 
 
 def row(call: Call, name: str, result: runner.Result | None) -> Row:
