@@ -36,6 +36,8 @@ CHANGES = {
     "./slipway refresh lab": "tests/lab/test_docs.py::test_refresh_changes_nothing",
     "./slipway engines": "tests/lab/test_docs.py::test_engines_are_there",
     "./slipway engines --only etcd": "tests/lab/test_docs.py::test_engines_are_there",
+    "./slipway release lock 2026.11": "tests/unit/test_lock.py::test_fills_in_and_touches_nothing_else",
+    "./slipway release lock 2026.11 --check": "tests/unit/test_lock.py::test_fills_in_and_touches_nothing_else",
     "kubectl --kubeconfig lab.kubeconfig label node -l slipway.dev/pool=gpu example.com/team=vision": (
         "tests/lab/test_docs.py::test_nodes_get_labels_and_taints"
     ),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,12 +31,39 @@ class WrongDigestError(DownloadError):
 def unreachable(url: str) -> str | None:
     """Ask quickly whether a file can be had; return why not, or None when it can."""
     try:
-        answer = httpx.head(url, follow_redirects=True, timeout=_PROBE)
+        answer = httpx.head(url, follow_redirects=True, timeout=_PROBE, verify=tls())
     except httpx.TimeoutException:
         return "cannot be reached: no answer in time"
     except httpx.HTTPError as error:
         return f"cannot be reached: {_reason(error)}"
     return None if answer.is_success else f"cannot be reached: answers {answer.status_code}"
+
+
+@lru_cache(maxsize=1)
+def tls() -> ssl.SSLContext:
+    """Return whom downloads trust: the machine's authorities, or those in SSL_CERT_FILE. Made once, which is slow."""
+    known = ssl.get_default_verify_paths()
+    return ssl.create_default_context() if known.cafile or known.capath else httpx.create_ssl_context()
+
+
+def read(url: str, *, wait: float = 1.0, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    """Return a small file as it was answered, whatever its digest; for lists that say digests.
+
+    Args:
+        url: where it is.
+        wait: seconds before the second try; doubled for each one after.
+        headers: more headers of the request.
+
+    Raises:
+        DownloadError: it did not come, after several tries, or the answer is no success.
+    """
+    try:
+        answer = _retrying(wait)(httpx.get, url, follow_redirects=True, timeout=_FETCH, headers=headers, verify=tls())
+    except httpx.HTTPError as error:
+        raise DownloadError(f"{url}: {_reason(error)}") from None
+    if not answer.is_success:
+        raise DownloadError(f"{url}: answers {answer.status_code}")
+    return answer
 
 
 def fetch(
@@ -66,14 +94,8 @@ def fetch(
     with FileLock(folder / f"{digest}.lock"):
         if target.is_file():
             return target
-        retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(httpx.TransportError),
-            stop=tenacity.stop_after_attempt(ATTEMPTS),
-            wait=tenacity.wait_exponential(multiplier=wait, max=30),
-            reraise=True,
-        )
         try:
-            retry(_continue, url, part, progress)
+            _retrying(wait)(_continue, url, part, progress)
         except httpx.HTTPError as error:
             raise DownloadError(f"{url}: {_reason(error)}") from None
         with part.open("rb") as file:
@@ -85,11 +107,20 @@ def fetch(
         return target
 
 
+def _retrying(wait: float) -> tenacity.Retrying:
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(httpx.TransportError),
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=tenacity.wait_exponential(multiplier=wait, max=30),
+        reraise=True,
+    )
+
+
 def _continue(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
     """Append to a half-done file what it lacks; raise httpx.TransportError when the connection breaks."""
     start = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={start}-"} if start else {}
-    with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=_FETCH) as answer:
+    with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=_FETCH, verify=tls()) as answer:
         if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is lacking; the digest decides
         answer.raise_for_status()
