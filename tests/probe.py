@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -108,8 +109,18 @@ class Project:
 
         Not Pulumi's Python host either: after a kill of the engine it idles until it notices, some minutes later.
         """
+        return list(self._processes().values())
+
+    def kill(self, part: str) -> None:
+        """Kill -9 the processes of this project that have something in their command line."""
+        found = [process for process, line in self._processes().items() if part in line]
+        assert found, part
+        for process in found:
+            os.kill(process, signal.SIGKILL)
+
+    def _processes(self) -> dict[int, str]:
         mark = f"SLIPWAY_HOME={self.home}\0".encode()
-        found = []
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -117,7 +128,7 @@ class Project:
             except OSError:  # gone meanwhile
                 continue
             if ours and "/pulumi-language-python " not in line and "lab/launch.sh" not in line and "nspawn" not in line:
-                found.append(line)
+                found[int(process.name)] = line
         return found
 
 

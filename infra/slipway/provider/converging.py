@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -69,46 +69,62 @@ async def converge(
     telling = Telling(course, shown, journal or journals.Silent())
     telling.journal.begin(_begin(call, inputs, plan))
     try:
-        async with shown.ticking(), _runs(call, inputs, wanted, telling) as run:
-            while wave := course.next(cancelled=call.cancelled.is_set()):
-                telling.wave_begins()
-                deferred = await gate.before(wave) if gate else {}
-                outcomes = await run([name for name in wave if name not in deferred])
-                course.take({**deferred, **(await gate.after(outcomes) if gate else outcomes)})
-                telling.wave_ended()
+        with runner.private_folder() as scratch:
+            run = Runs(call, inputs, telling, _token_maker(inputs.kubeconfig, scratch))
+            async with shown.ticking():
+                while wave := course.next(cancelled=call.cancelled.is_set()):
+                    telling.wave_begins()
+                    course.take(await _wave(wave, wanted, run, gate))
+                    telling.wave_ended()
     finally:
         telling.ended()
     await call.views.publish([progress.row(call, name, course.results.get(name)) for name in names])
     return play_state.outcome(state, names, course)
 
 
-@asynccontextmanager
-async def _runs(
-    call: Call, inputs: PlayInputs, wanted: Mapping[str, Order], listener: Listener
-) -> AsyncIterator[Callable[[Sequence[str]], Awaitable[Mapping[str, runner.Result]]]]:
-    """Give a function that converges some hosts of a play side by side."""
-    targets = {host.name: host.target() for host in inputs.hosts}
-    authorities = {name: pki.KeyPair(each.certificate, each.key) for name, each in inputs.authorities.items()}
-    with runner.private_folder() as scratch:
-        make_token = _token_maker(inputs.kubeconfig, scratch)
+async def _wave(
+    wave: Sequence[str], wanted: Mapping[str, Order], run: Runs, gate: Gate | None
+) -> dict[str, runner.Result]:
+    """Converge the hosts of one wave; return what came of each."""
+    deferred = await gate.before(wave) if gate else {}
+    outcomes = await run({name: wanted[name] for name in wave if name not in deferred})
+    return {**deferred, **(await gate.after(outcomes) if gate else outcomes)}
 
-        async def run(names: Sequence[str]) -> Mapping[str, runner.Result]:
-            if call.cancelled.is_set():
-                return {name: runner.Result(ok=False, reason="cancelled", cancelled=True) for name in names}
-            if not names:
-                return {}
-            return await runner.converge(
-                [targets[name] for name in names],
-                {name: wanted[name] for name in names},
-                ssh_key=inputs.ssh_key,
-                authorities=authorities,
-                make_token=make_token,
-                listener=listener,
-                cancelled=call.cancelled,
-                timeout_seconds=inputs.timeout_seconds + SLACK_SECONDS,
-            )
 
-        yield run
+@dataclass(frozen=True)
+class Runs:
+    """Runs of a play's playbook on some of its hosts.
+
+    Args:
+        call: the request.
+        inputs: the play.
+        listener: gets what hosts tell.
+        make_token: makes the tokens with which hosts join.
+    """
+
+    call: Call
+    inputs: PlayInputs
+    listener: Listener
+    make_token: TokenMaker | None
+
+    async def __call__(self, orders: Mapping[str, Order]) -> dict[str, runner.Result]:
+        """Bring hosts, side by side, to what each is to become; return what came of them, by name."""
+        if self.call.cancelled.is_set():
+            return {name: runner.Result(ok=False, reason="cancelled", cancelled=True) for name in orders}
+        targets = [host.target() for host in self.inputs.hosts if host.name in orders]
+        if not targets:
+            return {}
+        authorities = self.inputs.authorities.items()
+        return await runner.converge(
+            targets,
+            orders,
+            ssh_key=self.inputs.ssh_key,
+            authorities={name: pki.KeyPair(each.certificate, each.key) for name, each in authorities},
+            make_token=self.make_token,
+            listener=self.listener,
+            cancelled=self.call.cancelled,
+            timeout_seconds=self.inputs.timeout_seconds + SLACK_SECONDS,
+        )
 
 
 def _begin(call: Call, inputs: PlayInputs, plan: Plan) -> journals.Begin:

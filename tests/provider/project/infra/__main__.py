@@ -59,7 +59,11 @@ for number in range(config.get_int("count") or 2):
             "user": host.user,
             "hostKey": host.host_key,
             "group": "probe",
-            "vars": {"pki_certificates": [certificate], "probe_fails": name == config.get("fails")},
+            "vars": {
+                "pki_certificates": [certificate],
+                "probe_fails": name == config.get("fails"),
+                **({"probe_seconds": 0} if name != (config.get("slow") or name) else {}),
+            },
         }
     )
 
@@ -78,7 +82,7 @@ play = resources.Play(
     },
     secrets={"probe_secret": secret.value},
     authorities={"probe": {"certificate": authority.certificate, "key": authority.private_key}},
-    rollout={"mode": config.get("mode") or "together"},
+    rollout={"mode": config.get("mode") or "together", **(config.get_object("rollout") or {})},
     preview=config.get("preview"),
     timeout_seconds=120,
 )
