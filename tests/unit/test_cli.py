@@ -10,10 +10,10 @@ import pytest
 import typer
 
 from slipway import release
-from slipway.artifacts.progress import elapsed
 from slipway.cli import tests as checks
 from slipway.cli.app import app
 from slipway.cli.problems import Problem, describe, guarded
+from slipway.timing import elapsed
 
 
 def call(*arguments: str) -> Callable[[], object]:

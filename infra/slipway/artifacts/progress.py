@@ -13,13 +13,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from slipway.timing import elapsed
+
 REMINDER = 60.0
 """Seconds between two lines about a step that still runs, when there is no terminal."""
-
-
-def elapsed(seconds: float) -> str:
-    """Return a span as `8 s` or `3:07`."""
-    return f"{seconds:.0f} s" if seconds < 60 else f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 class Step:

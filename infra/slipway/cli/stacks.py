@@ -11,11 +11,11 @@ import typer
 
 from slipway import documents, spec
 from slipway import stack as stacks
-from slipway.artifacts.progress import elapsed
 from slipway.cli import setup
 from slipway.cli.problems import FAILED, Problem
 from slipway.lint import change_rules
 from slipway.switches import TASKS
+from slipway.timing import elapsed
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
 Target = Annotated[list[str] | None, typer.Option(help="Only this resource (URN); may be given several times.")]

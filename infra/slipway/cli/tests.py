@@ -13,9 +13,9 @@ import typer
 
 from slipway import environment, paths
 from slipway.artifacts import Progress
-from slipway.artifacts.progress import elapsed
 from slipway.cli import setup
 from slipway.cli.problems import FAILED
+from slipway.timing import elapsed
 
 SUITES = ("unit", "graph", "provider", "roles", "lab")
 """Folders of tests/ in the order in which they run: cheap ones first, those that break things last."""

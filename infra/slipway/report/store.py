@@ -1,0 +1,75 @@
+"""Where reports are kept: `<home>/runs/<stack>/<time>.json` and `.html`, of the last runs.
+
+A report is written anew whenever a wave begins or ends, whole or not at all: what a run did that was killed is there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pydantic
+
+from slipway import paths
+from slipway.report import page
+from slipway.report.model import RunReport
+
+KEPT = 50
+"""Reports of one stack; older ones are removed."""
+
+
+class ReportError(Exception):
+    """There is no such report, or it cannot be read; the message is one line."""
+
+
+def folder(stack: str) -> Path:
+    """Return where the reports of a stack are."""
+    return paths.runs() / stack
+
+
+def write(report: RunReport) -> Path:
+    """Keep a report, and return the path of its page. Files are for their owner only."""
+    into = folder(report.stack)
+    into.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = report.started.replace(":", "").replace("-", "")
+    _write(into / f"{name}-{report.pid}.json", report.model_dump_json(indent=1))
+    _write(into / f"{name}-{report.pid}.html", page.render(report))
+    for old in every(report.stack)[KEPT:]:
+        old.unlink(missing_ok=True)
+        old.with_suffix(".html").unlink(missing_ok=True)
+    return into / f"{name}-{report.pid}.html"
+
+
+def every(stack: str) -> list[Path]:
+    """Return the JSON files of all reports of a stack, the newest first."""
+    return sorted(folder(stack).glob("*.json"), reverse=True)
+
+
+def latest(stack: str) -> tuple[Path, RunReport]:
+    """Return the newest report of a stack and its file.
+
+    Raises:
+        ReportError: there is none.
+    """
+    for path in every(stack):
+        return path, read(path)
+    raise ReportError(f"stack {stack}: no run has left a report in {folder(stack)}; run: ./slipway up {stack}")
+
+
+def read(path: Path) -> RunReport:
+    """Read one report.
+
+    Raises:
+        ReportError: it is none.
+    """
+    try:
+        return RunReport.model_validate_json(path.read_text())
+    except (OSError, pydantic.ValidationError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a report of this version"
+        raise ReportError(f"{path}: {reason}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".new-", delete=False) as new:
+        new.write(text)  # mode 0600
+    Path(new.name).replace(path)
