@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import yaml
 from slipway import orphans, paths, private
 
 _FILTER = "filter.slipway-salt.clean"
+_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105  (Pulumi's mark of a secret in an exported state)
 _STRIP = "sed '/^encryptionsalt: /d'"
 
 
@@ -120,6 +122,43 @@ def deployed(stack: str) -> dict[str, dict[str, Any]]:
         for play in plays
         if any(result.get("digest") for result in (play.get("outputs", {}).get("results") or {}).values())
     }
+
+
+@dataclass(frozen=True)
+class PlayState:
+    """A play as the state has it: inputs and outputs as plain values, secrets in the open."""
+
+    name: str
+    inputs: dict[str, Any] = field(repr=False)
+    outputs: dict[str, Any] = field(repr=False)
+
+
+def plays(stack: str, environment: dict[str, str]) -> list[PlayState]:
+    """Return the plays of a stack, in the order in which they were made; none when it is not there.
+
+    Secrets pass through a pipe from Pulumi, which opens them, and are in this process's memory only.
+    """
+    if not _checkpoint(stack).exists():
+        return []
+    exported = json.loads(pulumi(["stack", "export", "--show-secrets", "--stack", stack], environment))
+    return [
+        PlayState(one["urn"].rpartition("::")[2], _plain(one.get("inputs") or {}), _plain(one.get("outputs") or {}))
+        for one in exported["deployment"].get("resources") or ()
+        if one["type"] == "slipway:index:Play"
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of an exported state without the wrapping of secrets."""
+    match value:
+        case {"plaintext": str(text), **rest} if _SECRET in rest:
+            return _plain(json.loads(text))
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case _:
+            return value
 
 
 def pulumi(arguments: list[str], environment: dict[str, str], feed: str | None = None) -> str:

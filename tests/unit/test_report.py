@@ -29,7 +29,7 @@ def report(hosts=6, *, finished=True):
         update={
             "outcome": "failed",
             "task": "etcd : Start etcd",
-            "reason": "<script>document.title = 'x'</script> & so",
+            "reason": hostile,
         }
     )
     rows += [HostReport(name="late", pool="gpu", outcome="not begun", reason="not begun: the rollout stopped at h1")]

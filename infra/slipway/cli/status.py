@@ -1,0 +1,165 @@
+"""`slipway status` and `slipway report`: what the hosts of a stack are, and what the last run did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from slipway import stack as stacks
+from slipway import status as states
+from slipway.cli import setup
+from slipway.cli.problems import FAILED, Problem
+from slipway.node.host import places
+from slipway.play import manifest, remote
+from slipway.provider.play_inputs import PlayInputs
+from slipway.report import store
+from slipway.status import Declared, HostStatus, Seen
+
+Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
+
+READ_SECONDS = 15.0
+"""How long one host may take to answer."""
+
+WATCH_SECONDS = 5.0
+
+SHOWN = 40
+"""Hosts up to which all are shown; of more, only those that are not as declared."""
+
+_STYLES = {"as declared": "green", "running": "cyan", "new": "cyan", "behind": "yellow", "drifted": "yellow"}
+
+_READ = f"""cd {places.STATE} 2>/dev/null || exit 0
+cat manifest.json 2>/dev/null; echo
+[ ! -e run.lock ] || flock --nonblock run.lock true || echo busy"""
+
+
+def status(
+    stack: Stack = "lab",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list with an object a host.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every few seconds, until Ctrl-C.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every host of a large cluster.")] = False,
+) -> None:
+    """Show what each host is, against what the last `up` declared. Exit code 1 when a host is not as declared."""
+    _, environment = setup.stack_ready(stack)
+    if watch and not as_json:
+        with Live(console=_console(), auto_refresh=False) as live:
+            while True:
+                live.update(_table(stack, _rows(stack, environment), every=every), refresh=True)
+                time.sleep(WATCH_SECONDS)
+    rows = _rows(stack, environment)
+    if as_json:
+        typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
+    else:
+        _console().print(_table(stack, rows, every=every))
+    if any(row.state != "as declared" for row in rows):
+        raise typer.Exit(FAILED)
+
+
+def report(
+    stack: Stack = "lab",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report itself.")] = False,
+) -> None:
+    """Say what the last run did, and where its page is. Exit code 1 when it left a host not as declared."""
+    path, found = store.latest(stack)
+    counts = found.counts()
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+    else:
+        said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "no hosts"
+        typer.echo(f"{stack}, {found.started} by {found.by}: {said}")
+        for play in found.plays:
+            for host in play.hosts:
+                if host.reason:
+                    typer.echo(f"  {play.name} wave {host.wave or '-'} {host.name} {host.outcome}: {host.reason}")
+        typer.echo(f"page: {path.with_suffix('.html')}")
+    if any(outcome not in ("converged", "unchanged") for outcome in counts):
+        raise typer.Exit(FAILED)
+
+
+def _rows(stack: str, environment: dict[str, str]) -> list[HostStatus]:
+    """Read state and hosts.
+
+    Raises:
+        Problem: the stack has no hosts.
+    """
+    plays = [
+        (play, PlayInputs.model_validate(play.inputs, extra="ignore")) for play in stacks.plays(stack, environment)
+    ]
+    declared = [host for play, inputs in plays for host in _declared(play, inputs)]
+    if not declared:
+        raise Problem(f"stack {stack} has no hosts yet; run: ./slipway up {stack}")
+    return states.of(declared, asyncio.run(_read([inputs for _, inputs in plays])))
+
+
+def _declared(play: stacks.PlayState, inputs: PlayInputs) -> list[Declared]:
+    results, drifted = play.outputs.get("results") or {}, play.outputs.get("drifted") or {}
+    return [
+        Declared(
+            name=host.name,
+            group=host.pool or host.group or play.name,
+            play=play.name,
+            playbook=inputs.playbook,
+            release=inputs.release,
+            digest=inputs.wanted(host),
+            failed=results.get(host.name, {}).get("reason") or "",
+            drift=drifted.get(host.name) or (),
+        )
+        for host in inputs.hosts
+    ]
+
+
+async def _read(plays: list[PlayInputs]) -> dict[str, Seen]:
+    """Read the manifest of every host; hosts that do not answer are no error."""
+    answers = await asyncio.gather(
+        *(
+            remote.run(
+                [host.target() for host in inputs.hosts],
+                _READ,
+                ssh_key=inputs.ssh_key,
+                cancelled=threading.Event(),
+                seconds=READ_SECONDS,
+            )
+            for inputs in plays
+        )
+    )
+    return {name: _seen(reply) for found in answers for name, reply in found.items()}
+
+
+def _seen(reply: remote.Reply) -> Seen:
+    if not reply.ok:
+        return Seen(None, reply.reason)
+    first, _, rest = reply.output.partition("\n")
+    try:
+        return Seen(manifest.parse(first), busy="busy" in rest.split())
+    except manifest.ManifestError as error:
+        return Seen(None, f"its manifest cannot be read: {error}")
+
+
+def _table(stack: str, rows: list[HostStatus], *, every: bool) -> RenderableType:
+    shown = [row for row in rows if every or len(rows) <= SHOWN or row.state != "as declared"]
+    table = Table("group", "host", "release", "state", "last run", "by", "step", "reason", box=None)
+    before = ""
+    for row in shown:
+        style = _STYLES.get(row.state, "red")
+        group, before = (row.group if row.group != before else ""), row.group
+        plain = (row.at, row.by, row.step, row.reason)  # not markup, whatever is in it
+        table.add_row(group, row.name, row.release, Text(row.state, style), *map(Text, plain))
+    counts = ", ".join(f"{count} {state}" for state, count in states.counts(rows).items())
+    summary = f"{stack}: {len(rows)} hosts: {counts}"
+    hidden = len(rows) - len(shown)
+    return Group(*([table] if shown else []), summary + (f" ({hidden} not shown; see --all)" if hidden else ""))
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 240
+    return console
