@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import browser
 from probe import Project, abandoned_keys, interrupt, wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -69,6 +70,7 @@ def test_one_failed_host_leaves_the_other_done_and_the_next_up_goes_on_there(pro
     results = project.results()
     assert results["probe-0"]["ok"]
     assert results["probe-1"]["reason"] == "probe : Fail when told to: told to fail"
+    the_report_tells_of_it(project)
 
     again = project.up(check=False)
     assert again.returncode != 0
@@ -79,6 +81,21 @@ def test_one_failed_host_leaves_the_other_done_and_the_next_up_goes_on_there(pro
     assert "probe-0 done, 0 changed" in mended.stdout
     assert project.results()["probe-1"]["ok"]
     assert "12 unchanged" in project.up("--expect-no-changes").stdout
+
+
+def the_report_tells_of_it(project: Project) -> None:
+    newest = max((project.home / "runs/test").glob("*.json"))
+    [play] = json.loads(newest.read_text())["plays"]
+    hosts = {host["name"]: host for host in play["hosts"]}
+    assert {name: host["outcome"] for name, host in hosts.items()} == {"probe-0": "converged", "probe-1": "failed"}
+    assert (hosts["probe-1"]["task"], hosts["probe-1"]["wave"]) == ("probe : Fail when told to", 1)
+    assert "told to fail" in hosts["probe-1"]["reason"]
+    page = browser.dom(newest.with_suffix(".html"))
+    table = re.search(r'<table class="bad">.*?</table>', page, re.DOTALL)
+    assert table
+    assert re.findall(r'data-host="([^"]+)"', table[0]) == ["probe-1"]
+    assert "told to fail" in table[0]
+    assert page.count("<rect ") == 2
 
 
 def test_refresh_keeps_a_failure_in_mind(project: Project):

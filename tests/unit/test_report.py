@@ -7,8 +7,10 @@ import stat
 import pytest
 
 import browser
+from slipway.play.journal import Begin, End, Ended, Wave
 from slipway.report import page, store
 from slipway.report.model import HostReport, PlayReport, RunReport
+from slipway.report.recorder import Recorder
 
 BEGIN = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 
@@ -56,8 +58,8 @@ def test_what_is_written_is_read_back_and_is_its_owners(home):
     wrote = store.write(report())
     found, read = store.latest("lab")
     assert read == report()
-    assert found.with_suffix(".html") == wrote
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (found, wrote)} == {0o600}
+    assert found == wrote
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (found, found.with_suffix(".html"))} == {0o600}
     assert stat.S_IMODE(wrote.parent.stat().st_mode) == 0o700
 
 
@@ -121,3 +123,36 @@ def test_bars_stay_in_their_wave_and_in_the_picture():
     second = made.waves[1][0]
     assert sum(bar.y >= second for bar in made.bars) == 4
     assert all(bar.x >= 0 and bar.x + bar.width <= 1002 and bar.y + bar.height <= made.height for bar in made.bars)
+
+
+def test_a_journal_becomes_a_report(home):
+    recorder = Recorder("lab")
+    journal = recorder.journal()
+    begin = Begin("gpu", "node", "lab", "me@here", at(0), [["h1"], ["h2"]], {"h0": "gpu", "h1": "gpu", "h2": "gpu"})
+    journal.begin(begin)
+    journal.wave(Wave(1, at(1)))
+    hosts = {host.name: host for host in store.latest("lab")[1].plays[0].hosts}  # what a kill would leave
+    assert {name: host.outcome for name, host in hosts.items()} == {"h0": "waiting", "h1": "running", "h2": "waiting"}
+    assert store.latest("lab")[1].finished is None
+    journal.host(Ended("h1", 1, "failed", at(1), at(5), 2, "etcd : Start", "no"))
+    journal.host(Ended("h0", 0, "unchanged"))
+    journal.host(Ended("h2", 0, "not begun", reason="not begun: the rollout stopped"))
+    other = recorder.journal()
+    other.begin(Begin("cpu", "node", "lab", "me@here", at(2), [["c0"]], {"c0": "cpu"}))
+    journal.end(End(at(6), 1, "the rollout stopped"))
+    assert store.latest("lab")[1].finished is None  # the other play goes on
+    other.end(End(at(7), 1))
+    path, report = store.latest("lab")
+    assert report.finished
+    assert path.with_suffix(".html").exists()
+    assert (report.plays[0].stopped, report.plays[0].waves, len(report.plays)) == ("the rollout stopped", 2, 2)
+    assert [(host.name, host.outcome) for host in report.plays[0].hosts] == [
+        ("h1", "failed"),
+        ("h2", "not begun"),
+        ("h0", "unchanged"),
+    ]
+
+
+def test_a_report_that_cannot_be_written_stops_nothing(home):
+    home.write_text("a file where a folder should be")
+    Recorder("lab").journal().begin(Begin("gpu", "node", "lab", "me@here", at(0), [], {}))

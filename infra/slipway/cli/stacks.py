@@ -83,7 +83,9 @@ def _run(verb: str, stack: str, options: list[str], more: Mapping[str, str] = Ma
         change_rules.refuse(spec.load(file), stacks.deployed(stack), documents.shown(file))
     if stacks.stream([verb, "--stack", stack, *options], {**environment, **more}) != 0:
         raise Problem(
-            f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there", FAILED
+            f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there"
+            + (f"; what came of each host: ./slipway report {stack}" if verb == "up" else ""),
+            FAILED,
         )
 
 

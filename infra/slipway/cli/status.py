@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import threading
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -22,7 +24,9 @@ from slipway.node.host import places
 from slipway.play import manifest, remote
 from slipway.provider.play_inputs import PlayInputs
 from slipway.report import store
+from slipway.report.model import WELL
 from slipway.status import Declared, HostStatus, Seen
+from slipway.timing import elapsed
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
 
@@ -79,8 +83,8 @@ def report(
             for host in play.hosts:
                 if host.reason:
                     typer.echo(f"  {play.name} wave {host.wave or '-'} {host.name} {host.outcome}: {host.reason}")
-        typer.echo(f"page: {path.with_suffix('.html')}")
-    if any(outcome not in ("converged", "unchanged") for outcome in counts):
+        typer.echo(f"page: {store.write_page(path, found)}")
+    if counts.keys() - WELL:
         raise typer.Exit(FAILED)
 
 
@@ -144,18 +148,40 @@ def _seen(reply: remote.Reply) -> Seen:
 
 
 def _table(stack: str, rows: list[HostStatus], *, every: bool) -> RenderableType:
+    """Return the rows as a table, without columns that have nothing in them, and a line that sums up."""
     shown = [row for row in rows if every or len(rows) <= SHOWN or row.state != "as declared"]
-    table = Table("group", "host", "release", "state", "last run", "by", "step", "reason", box=None)
-    before = ""
-    for row in shown:
-        style = _STYLES.get(row.state, "red")
-        group, before = (row.group if row.group != before else ""), row.group
-        plain = (row.at, row.by, row.step, row.reason)  # not markup, whatever is in it
-        table.add_row(group, row.name, row.release, Text(row.state, style), *map(Text, plain))
+    columns: dict[str, list[Text]] = {
+        "group": [Text("" if before and before.group == row.group else row.group) for before, row in _pairs(shown)],
+        "host": [Text(row.name) for row in shown],
+        "release": [Text(row.release) for row in shown],
+        "state": [Text(row.state, _STYLES.get(row.state, "red")) for row in shown],
+        "last run": [Text(_ago(row.at)) for row in shown],
+        "by": [Text(row.by) for row in shown],
+        "step": [Text(row.step) for row in shown],
+        "reason": [Text(row.reason) for row in shown],
+    }
+    filled = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
+    table = Table(box=None)
+    for name in filled:
+        table.add_column(name, no_wrap=name != "reason", overflow="fold")
+    for cells in zip(*filled.values(), strict=True):
+        table.add_row(*cells)
     counts = ", ".join(f"{count} {state}" for state, count in states.counts(rows).items())
-    summary = f"{stack}: {len(rows)} hosts: {counts}"
     hidden = len(rows) - len(shown)
-    return Group(*([table] if shown else []), summary + (f" ({hidden} not shown; see --all)" if hidden else ""))
+    summary = f"{stack}: {len(rows)} hosts: {counts}" + (f" ({hidden} not shown; see --all)" if hidden else "")
+    return Group(*([table] if shown else []), Text(summary))
+
+
+def _pairs(rows: list[HostStatus]) -> Iterator[tuple[HostStatus | None, HostStatus]]:
+    return zip([None, *rows], rows, strict=False)
+
+
+def _ago(stamp: str) -> str:
+    """Return how long ago a time was: `3:07 ago`, `12 days ago`; "" for none."""
+    if not stamp:
+        return ""
+    span = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(stamp)
+    return f"{span.days} days ago" if span.days > 1 else f"{elapsed(max(span.total_seconds(), 0))} ago"
 
 
 def _console() -> Console:

@@ -42,7 +42,6 @@ async def converge(
     state: State,
     converged: Set[str],
     gate: Gate | None = None,
-    journal: journals.Journal | None = None,
 ) -> State:
     """Converge all hosts of a play and return its new state.
 
@@ -52,7 +51,6 @@ async def converge(
         state: what is known of it.
         converged: hosts that were converged before, so that they may be serving.
         gate: who guards their users.
-        journal: who is told how it goes.
 
     Raises:
         InitFailed: some hosts are not as they should be; one reason each.
@@ -66,7 +64,7 @@ async def converge(
         raise ResourceError(f"play {call.name}: {error}") from None
     course = Course(plan)
     shown = progress.Progress(call.log, plan.waves, tasks=progress.tasks_wanted(len(names)))
-    telling = Telling(course, shown, journal or journals.Silent())
+    telling = Telling(course, shown, call.journal)
     telling.journal.begin(_begin(call, inputs, plan))
     try:
         with runner.private_folder() as scratch:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from slipway.play.journal import Journal, Silent
 from slipway.provider.log import Log
 from slipway.provider.views import Views
 
@@ -61,6 +62,7 @@ class Call:
         left_out: of a delete: the program was run and does not declare the resource any more, but does declare others.
             False when everything is destroyed, as no program is run then, and when the resource is replaced.
         views: rows under the resource's own.
+        journal: who is told how a rollout goes.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Call:
     cancelled: threading.Event = field(default_factory=threading.Event)
     left_out: bool = False
     views: Views = field(default_factory=Views)
+    journal: Journal = field(default_factory=Silent)
 
 
 @dataclass(frozen=True)

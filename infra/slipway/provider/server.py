@@ -33,6 +33,7 @@ from slipway.provider.log import DETAILS, Log, details_file, open_details
 from slipway.provider.registry import resource_of, resources
 from slipway.provider.resource import Call, InitFailed, Inputs, Resource, ResourceError, State
 from slipway.provider.views import Views
+from slipway.report.recorder import Recorder
 
 VERSION = "0.1.0"
 
@@ -98,6 +99,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._cancelled = threading.Event()
         self._running = 0
         self._declared: set[str] = set()
+        self._recorders: dict[str, Recorder] = {}
         if engine:
             self._connect(engine)
 
@@ -231,7 +233,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     @asynccontextmanager
     async def _call(self, request: Any) -> AsyncIterator[Call]:
         views = Views(request, getattr(request, "old_views", ()))
-        call = Call(request.urn.rpartition("::")[2], Log(self._engine, request.urn), self._cancelled, views=views)
+        stack = request.urn.removeprefix("urn:pulumi:").partition("::")[0]
+        call = Call(
+            request.urn.rpartition("::")[2],
+            Log(self._engine, request.urn),
+            self._cancelled,
+            views=views,
+            journal=self._recorders.setdefault(stack, Recorder(stack)).journal(),
+        )
         self._running += 1
         try:
             yield call

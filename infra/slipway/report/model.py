@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Outcome = Literal["waiting", "running", "converged", "unchanged", "failed", "unreachable", "deferred", "not begun"]
+from slipway.play import journal
+
+Outcome = journal.Outcome | Literal["waiting", "running"]
 """What became of a host. `waiting` and `running` are of a run that goes on, or that died."""
 
-BAD: frozenset[Outcome] = frozenset({"failed", "unreachable", "deferred", "not begun"})
-"""Outcomes after which a host is not as declared."""
+WELL: frozenset[Outcome] = frozenset({"converged", "unchanged"})
+"""Outcomes after which a host is as declared."""
 
 
 class _Model(BaseModel):

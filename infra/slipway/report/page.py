@@ -8,7 +8,7 @@ from functools import cache
 
 import jinja2
 
-from slipway.report.model import BAD, HostReport, Outcome, PlayReport, RunReport
+from slipway.report.model import WELL, HostReport, Outcome, PlayReport, RunReport
 from slipway.timing import elapsed
 
 _WIDTH = 1000.0
@@ -64,7 +64,7 @@ def render(report: RunReport) -> str:
                 "play": play,
                 "counts": play.counts(),
                 "took": _between(play.started, play.finished),
-                "bad": [host for host in play.hosts if host.outcome in BAD],
+                "bad": [host for host in play.hosts if host.outcome not in WELL and host.reason],
                 "timeline": timeline(play),
             }
             for play in report.plays

@@ -1,6 +1,6 @@
 """Where reports are kept: `<home>/runs/<stack>/<time>.json` and `.html`, of the last runs.
 
-A report is written anew whenever a wave begins or ends, whole or not at all: what a run did that was killed is there.
+A report is written anew whenever a wave begins, whole or not at all: what a run did that was killed is there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import pydantic
 
 from slipway import paths
-from slipway.report import page
+from slipway.report import page as pages
 from slipway.report.model import RunReport
 
 KEPT = 50
@@ -27,17 +27,30 @@ def folder(stack: str) -> Path:
     return paths.runs() / stack
 
 
-def write(report: RunReport) -> Path:
-    """Keep a report, and return the path of its page. Files are for their owner only."""
+def write(report: RunReport, *, page: bool = True) -> Path:
+    """Keep a report, and return its file; its page stands beside it. Files are for their owner only.
+
+    Args:
+        report: the report.
+        page: whether to make the page, too: it takes longer than the report.
+    """
     into = folder(report.stack)
     into.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = report.started.replace(":", "").replace("-", "")
-    _write(into / f"{name}-{report.pid}.json", report.model_dump_json(indent=1))
-    _write(into / f"{name}-{report.pid}.html", page.render(report))
+    path = into / f"{report.started.replace(':', '').replace('-', '')}-{report.pid}.json"
+    _write(path, report.model_dump_json(indent=1))
+    if page:
+        write_page(path, report)
     for old in every(report.stack)[KEPT:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".html").unlink(missing_ok=True)
-    return into / f"{name}-{report.pid}.html"
+    return path
+
+
+def write_page(path: Path, report: RunReport) -> Path:
+    """Make the page of a report that is kept in `path`, and return its file."""
+    into = path.with_suffix(".html")
+    _write(into, pages.render(report))
+    return into
 
 
 def every(stack: str) -> list[Path]:
