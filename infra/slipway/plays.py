@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pulumi
 
@@ -63,6 +63,7 @@ class Plays:
             variables,
             functools.partial(inventory.etcd_host, group),
             rollout={"mode": "quorum"},
+            gate="etcd",
             authorities=self.trust.signing(variables["etcd_authority"]),
         )
 
@@ -85,6 +86,8 @@ class Plays:
             inventory.apiserver(self.cluster, self.sources),
             functools.partial(inventory.apiserver_host, self.cluster),
             rollout={"mode": "quorum"},
+            gate="apiservers",
+            balancers=[_reached(machine) for machine in self.fleet.group("load_balancers")],
             after=after,
             authorities=self.trust.signing("kubernetes", "front-proxy", "etcd-client"),
             secrets=self._control_plane_secrets(),
@@ -122,6 +125,8 @@ class Plays:
         own: Callable[[Host], dict[str, Any]],
         *,
         rollout: Mapping[str, Any] | None = None,
+        gate: Literal["etcd", "apiservers"] | None = None,
+        balancers: Sequence[Mapping[str, Any]] | None = None,
         after: Sequence[pulumi.Resource] = (),
         secrets: Mapping[str, Any] | None = None,
         authorities: Mapping[str, Any] | None = None,
@@ -139,6 +144,8 @@ class Plays:
             authorities=authorities,
             kubeconfig=kubeconfig,
             rollout={"mode": "together"} if rollout is None else rollout,
+            gate=gate,
+            balancers=balancers,
             preview=self.cluster.rollout.preview,
             opts=pulumi.ResourceOptions(depends_on=[*after, *(machine.resource for machine in machines)]),
         )
@@ -149,14 +156,21 @@ def _host(machine: Machine, own: Mapping[str, Any]) -> dict[str, Any]:
     host = machine.host
     places = {"failureDomain": host.failure_domain, "unit": host.unit}
     return {
-        "name": host.name,
-        "address": str(host.address),
-        "user": machine.user,
-        "hostKey": machine.host_key,
+        **_reached(machine),
         "group": host.group,
         "pool": host.pool,
         **{name: place for name, place in places.items() if place},
         "vars": own,
+    }
+
+
+def _reached(machine: Machine) -> dict[str, Any]:
+    """Return how a host is reached."""
+    return {
+        "name": machine.host.name,
+        "address": str(machine.host.address),
+        "user": machine.user,
+        "hostKey": machine.host_key,
     }
 
 

@@ -298,6 +298,8 @@ class Play(_Resource):
         authorities: who signs the certificates that hosts ask for: name → `{certificate, key}`.
         kubeconfig: an administrator's kubeconfig, for plays whose hosts join the cluster.
         rollout: `{mode: together | quorum | waves, drainSeconds: 300}` and more; `together` if not given.
+        gate: `etcd` or `apiservers`, where a change of one host must not be felt by those who use it.
+        balancers: the load balancers before API servers, each as in `hosts`.
         preview: how previews and refreshes look at hosts: `check`, `sample` or `digest`; by the number of hosts if not
             given.
         timeout_seconds: how long one host may take.
@@ -326,6 +328,8 @@ class Play(_Resource):
         authorities: Input[Mapping[str, Any]] | None = None,
         kubeconfig: Input[str] | None = None,
         rollout: Input[Mapping[str, Any]] | None = None,
+        gate: Literal["etcd", "apiservers"] | None = None,
+        balancers: Input[Sequence[Input[Mapping[str, Any]]]] | None = None,
         preview: Input[str] | None = None,
         timeout_seconds: Input[int] | None = None,
         opts: ResourceOptions | None = None,
@@ -341,6 +345,8 @@ class Play(_Resource):
             "authorities": None if authorities is None else Output.secret(authorities),
             "kubeconfig": None if kubeconfig is None else Output.secret(kubeconfig),
             "rollout": rollout,
+            "gate": gate,
+            "balancers": balancers,
             "preview": preview,
             "timeoutSeconds": timeout_seconds,
         }

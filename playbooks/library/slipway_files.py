@@ -54,6 +54,9 @@ options:
       validate:
         description: Command run on the new text before it is put in place; C(%s) stands for its temporary path.
         type: str
+      unless:
+        description: Absolute path. While it is there the file is left as it is, be it missing.
+        type: path
   absent:
     description: Files, links or empty directories that must not exist.
     type: list
@@ -141,6 +144,8 @@ def ensure_attributes(entry: dict[str, Any], wanted: Attributes, check: bool, di
 def ensure_file(entry: dict[str, Any], check: bool, diffs: list[Diff]) -> bool:
     """Make one file right; returns whether that changes anything."""
     path = entry["path"]
+    if entry["unless"] and os.path.lexists(entry["unless"]):
+        return False
     secret = entry["secret_content"] is not None
     text = entry["secret_content"] if secret else entry["content"]
     data = text.encode("utf-8")
@@ -231,6 +236,7 @@ def main() -> None:
                     "group": {"type": "str"},
                     "mode": {"type": "str", "default": "0644"},
                     "validate": {"type": "str"},
+                    "unless": {"type": "path"},
                 },
                 "mutually_exclusive": [["content", "secret_content"]],
                 "required_one_of": [["content", "secret_content"]],

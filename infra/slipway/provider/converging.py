@@ -32,6 +32,9 @@ class Gate(Protocol):
     async def before(self, wave: Sequence[str]) -> Mapping[str, runner.Result]:
         """Make the hosts of a wave ready for a change; return a result for each one that cannot take part now."""
 
+    def adapt(self, host: str, order: Order) -> Order:
+        """Return the order of a host as it is carried out in its wave; its digest stays what it is."""
+
     async def after(self, results: Mapping[str, runner.Result]) -> Mapping[str, runner.Result]:
         """Bring the changed hosts of a wave back into service; return all results, failed where one did not come."""
 
@@ -85,7 +88,9 @@ async def _wave(
 ) -> dict[str, runner.Result]:
     """Converge the hosts of one wave; return what came of each."""
     deferred = await gate.before(wave) if gate else {}
-    outcomes = await run({name: wanted[name] for name in wave if name not in deferred})
+    outcomes = await run(
+        {name: gate.adapt(name, wanted[name]) if gate else wanted[name] for name in wave if name not in deferred}
+    )
     return {**deferred, **(await gate.after(outcomes) if gate else outcomes)}
 
 

@@ -11,7 +11,9 @@ from slipway.play import disruption, drain, drain_rule, findings
 from slipway.play.broker import BrokerError, declared
 from slipway.play.findings import Finding
 from slipway.provider import converging, leaving, play_state, wire
+from slipway.provider.balanced import Balanced
 from slipway.provider.look import look
+from slipway.provider.members import MembersError, members_of
 from slipway.provider.play_inputs import PlayInputs
 from slipway.provider.resource import Call, InitFailed, Resource, ResourceError, State, in_thread
 from slipway.provider.serving import Serving
@@ -78,6 +80,8 @@ class Play(Resource[PlayInputs]):
     async def create(self, call: Call, inputs: PlayInputs) -> State:
         """Converge all hosts."""
         state = State(_id(inputs, call), {})
+        if inputs.gate == "etcd":
+            return await _converge_members(call, inputs, state)
         return await converging.converge(call, inputs, state, set())
 
     async def read(self, call: Call, inputs: PlayInputs, state: State) -> State:
@@ -112,11 +116,15 @@ class Play(Resource[PlayInputs]):
 
     async def update(self, call: Call, old: PlayInputs, inputs: PlayInputs, state: State) -> State:
         """Converge all hosts; those that are at their digest cost one look."""
+        if inputs.gate == "etcd":
+            return await _converge_members(call, inputs, state)
         # A host with another key is another machine, whatever the one of its name was.
         known = {host.name: host.host_key for host in old.hosts}
         same = {host.name for host in inputs.hosts if known.get(host.name) == host.host_key}
         results = play_state.results(state)
         converged = {name for name, result in results.items() if result.get("digest")} & same
+        if inputs.gate == "apiservers":
+            return await converging.converge(call, inputs, state, converged, Balanced(call, inputs))
         leavers = leaving.leavers(old.hosts, inputs.hosts, results)
         returning = leaving.returning(inputs.hosts, results)
         to_drain = await in_thread(_to_drain, old, inputs, state)
@@ -139,6 +147,18 @@ class Play(Resource[PlayInputs]):
         leavers = leaving.leavers(inputs.hosts, (), play_state.results(state))
         if inputs.kubeconfig and call.left_out and leavers:
             await leaving.remove_all(call, inputs.kubeconfig, leavers, inputs.rollout.drain_seconds)
+
+
+async def _converge_members(call: Call, inputs: PlayInputs, state: State) -> State:
+    """Converge members of an etcd: one at a time once there is a majority to lose."""
+    due = await in_thread(play_state.due, inputs, state)
+    formed = any(result.get("digest") for result in play_state.results(state).values())
+    members = members_of(call, inputs, formed=formed, due=due)
+    try:
+        alone = await members.alone([host.name for host in inputs.hosts])
+    except MembersError as error:
+        raise ResourceError(f"play {call.name}: {error}") from None
+    return await converging.converge(call, inputs, state, alone, members)
 
 
 def _to_drain(old: PlayInputs, inputs: PlayInputs, state: State) -> dict[str, drain.Leaver]:

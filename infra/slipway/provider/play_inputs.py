@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -115,6 +115,9 @@ class PlayInputs(Inputs):
         authorities: who signs the certificates that hosts ask for, by name.
         kubeconfig: an administrator's kubeconfig, for plays whose hosts join the cluster.
         rollout: the order.
+        gate: what the hosts are for those who use them, where a change of one must not be felt by them: members of an
+            `etcd`, or `apiservers` behind `balancers`. Hosts of plays with a kubeconfig are nodes.
+        balancers: hosts of the load balancers before API servers.
         preview: how hosts are looked at in previews and refreshes (`slipway.play.findings`); if not given, by `check`
             up to 20 hosts, else by `digest`.
         timeout_seconds: how long one host may take.
@@ -130,6 +133,8 @@ class PlayInputs(Inputs):
     authorities: Annotated[dict[str, Authority], Field(repr=False)] = {}
     kubeconfig: Annotated[str | None, Field(repr=False)] = None
     rollout: Rollout = Rollout()
+    gate: Literal["etcd", "apiservers"] | None = None
+    balancers: tuple[PlayHost, ...] = ()
     preview: findings.Means | None = None
     timeout_seconds: Annotated[int, Field(ge=10)] = 900
 

@@ -9,6 +9,7 @@ from typing import Any
 from slipway.play import journal as journals
 from slipway.provider.course import Course
 from slipway.provider.log import stamp
+from slipway.provider.play_inputs import PlayInputs
 from slipway.provider.resource import InitFailed, State
 
 REVIEW_DAYS = 60
@@ -35,6 +36,16 @@ def is_due(result: Mapping[str, Any]) -> bool:
 def forced(state: State) -> set[str]:
     """Return the hosts that are gone through whatever their digest: those that drifted, those due for review."""
     return {name for name, result in results(state).items() if is_due(result)} | drifted(state).keys()
+
+
+def due(inputs: PlayInputs, state: State) -> set[str]:
+    """Return the hosts on which an update has something to do, as far as the state knows."""
+    known, go = results(state), forced(state)
+    return {
+        host.name
+        for host in inputs.hosts
+        if host.name in go or known.get(host.name, {}).get("digest") != inputs.wanted(host)
+    }
 
 
 def troubled(state: State) -> set[str]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slipway.play import drain
+from slipway.play.broker import Order
 from slipway.play.nodes import NodeError, Nodes
 from slipway.play.runner import Result
 from slipway.provider.resource import Call
@@ -60,6 +61,10 @@ class Serving:
             left = await self._uncordon(name)
             deferred[name] = Result(ok=False, deferred=True, reason=f"deferred: {reason}{left}")
         return deferred
+
+    def adapt(self, host: str, order: Order) -> Order:
+        """Nodes get what they are to become as it is."""
+        return order
 
     async def after(self, results: Mapping[str, Result]) -> dict[str, Result]:
         """Return the nodes that were emptied and changed; return all results, with those that did not come back."""

@@ -116,3 +116,14 @@ def test_full_directories_are_not_removed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "full")
     assert run(slipway_files, absent=[str(tmp_path / "link")])["changed"]
     assert (tmp_path / "full/file").exists()
+
+
+def test_a_file_is_left_alone_while_something_else_is_there(tmp_path: Path) -> None:
+    files = [{"path": str(tmp_path / "a"), "content": "x", "unless": str(tmp_path / "begun"), **ME}]
+    assert run(slipway_files, check=True, files=files)["changed"]
+    assert run(slipway_files, files=files)["changed"]
+    (tmp_path / "begun").mkdir()
+    files[0]["content"] = "y"
+    assert not run(slipway_files, check=True, files=files)["changed"]
+    assert not run(slipway_files, files=files)["changed"]
+    assert (tmp_path / "a").read_text() == "x"
