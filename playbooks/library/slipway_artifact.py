@@ -14,7 +14,7 @@ import urllib.request
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slipway_io import SlipwayError, link_atomic, make_directory
+from ansible.module_utils.slipway_io import SlipwayError, link_atomic, make_directory, room_for
 
 DOCUMENTATION = r"""
 module: slipway_artifact
@@ -138,9 +138,10 @@ def fetch(source: str, sha256: str, target: str) -> None:
         try:
             with open_source(source) as reader, open(target, "wb") as writer:
                 expected = int(reader.headers.get("Content-Length") or -1)
-                for chunk in iter(lambda: reader.read(CHUNK), b""):
-                    digest.update(chunk)
-                    writer.write(chunk)
+                with room_for(os.path.dirname(target), max(expected, 0)):
+                    for chunk in iter(lambda: reader.read(CHUNK), b""):
+                        digest.update(chunk)
+                        writer.write(chunk)
                 # A connection that ends early looks like the end of the file.
                 if expected not in (-1, writer.tell()):
                     raise OSError(f"ended after {writer.tell()} of {expected} bytes")
@@ -170,7 +171,8 @@ def extract(archive: str, member: str, target: str, source: str) -> None:
                 raise SlipwayError(
                     f"{source}: holds no file {member}; expected one of {', '.join(sorted(names)[:8])} …"
                 )
-            with reader, open(target, "wb") as writer:
+            size = tar.getmember(str(found)).size
+            with reader, room_for(os.path.dirname(target), size), open(target, "wb") as writer:
                 shutil.copyfileobj(reader, writer, CHUNK)
     except tarfile.TarError as error:
         raise SlipwayError(f"{source}: not a tar archive ({error})") from None

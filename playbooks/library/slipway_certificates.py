@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.slipway_broker import exchange
 from ansible.module_utils.slipway_io import (
     SlipwayError,
     attributes,
@@ -235,12 +236,7 @@ def ask_broker(path: str, request: dict[str, str], timeout: int) -> dict[str, An
     """One JSON line to the broker, one back. Raises SlipwayError when there is no broker or it says no."""
     what = f"certificate {request['name']}"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout)
-            connection.connect(path)
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("rb") as reader:
-                line = reader.readline()
+        line = exchange(path, request, timeout)
     except (FileNotFoundError, ConnectionRefusedError):
         raise SlipwayError(
             f"{what}: no controller is connected (nothing listens on {path}); run it through `slipway up`"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.slipway_broker import exchange
 from ansible.module_utils.slipway_io import Attributes, SlipwayError, read_if_present, write_atomic
 
 DOCUMENTATION = r"""
@@ -112,12 +112,7 @@ def ask_token(broker: str) -> str:
     """Ask the controller, through the runner on this host, for a bootstrap token. Raises SlipwayError."""
     where = "run this play from the controller (pulumi up), which makes the tokens"
     try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(BROKER_SECONDS)
-            connection.connect(broker)
-            connection.sendall(b'{"kind": "bootstrap_token"}\n')
-            with connection.makefile("rb") as stream:
-                line = stream.readline()
+        line = exchange(broker, {"kind": "bootstrap_token"}, BROKER_SECONDS)
     except OSError as error:
         raise SlipwayError(f"{broker}: no bootstrap token: {error}; {where}") from None
     try:

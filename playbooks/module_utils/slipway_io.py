@@ -5,11 +5,14 @@ Runs on the host's own Python (3.9 or newer), standard library only.
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 
@@ -98,21 +101,50 @@ def make_directory(path: str) -> None:
         os.chmod(each, 0o755)  # noqa: S103 private folders get their mode from who asked for them
 
 
+def no_space(path: str, needed: int) -> SlipwayError:
+    """What to say when the disk with the folder ``path``, which need not exist, has no room for ``needed`` bytes."""
+    folder, free = room(path)
+    missing = f"{free // 2**20} MiB free, {-(-needed // 2**20)} needed"
+    return SlipwayError(f"no space left on {folder} ({missing}); make room and run it again")
+
+
+def room(path: str) -> tuple[str, int]:
+    """The folder ``path`` or the nearest one above it that exists, and the bytes that root may still put there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    found = os.statvfs(path)
+    return path, found.f_bfree * found.f_frsize
+
+
+@contextmanager
+def room_for(path: str, needed: int) -> Iterator[None]:
+    """Write ``needed`` bytes below the folder ``path`` inside. Raises SlipwayError when there is no room for them."""
+    if room(path)[1] < needed:
+        raise no_space(path, needed)
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise no_space(path, needed) from None
+
+
 def write_atomic(path: str, data: bytes, wanted: Attributes) -> None:
     """Replace ``path`` in one rename; nobody sees half a file or looser rights, also after a power loss."""
     directory = os.path.dirname(path)
-    make_directory(directory)
-    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)  # made with mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            set_attributes(temporary, wanted)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with room_for(directory, len(data)):
+        make_directory(directory)
+        handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)  # made with mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                set_attributes(temporary, wanted)
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
 
 
 def link_atomic(path: str, target: str) -> None:

@@ -76,6 +76,8 @@ class Progress:
                 message = f": {event['msg']}" if event["status"] == "failed" and event.get("msg") else ""
                 self.log.info(f"{host} {task}{item} … {event['status']}{_one_line(message)}")
             case "state":
+                if waiting := event.get("msg"):
+                    self.log.info(f"{host} {_one_line(waiting)}")
                 self._running.setdefault(host, self.clock())
             case "result":
                 began = self._running.pop(host, None)

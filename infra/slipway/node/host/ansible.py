@@ -34,6 +34,10 @@ class Ansible:
         self._cancel = places.run("cancel")
         self._output = b""
 
+    def give_inputs(self) -> None:
+        """Write the file with variables and secrets that Ansible reads at its start."""
+        places.write(self._inventory, json.dumps(inventory(self._inputs)))
+
     def start(self, lock: int, selector: selectors.BaseSelector) -> None:
         """Start it; what it says is read through the selector.
 
@@ -42,7 +46,6 @@ class Ansible:
             selector: its entries carry a function to call when something is there.
         """
         self._remove(self._cancel)
-        places.write(self._inventory, json.dumps(inventory(self._inputs)))
         events, events_end = os.pipe()
         output, output_end = os.pipe()
         for fd in (events, output):

@@ -70,6 +70,11 @@ class Broker:
         except (ValueError, TypeError, KeyError):
             _reply(client, {"ok": False, "error": 'a request is one JSON object with "kind"'})
             return
+        if kind == "waiting":  # no question: a module says what holds it up
+            msg = self._controller.hidden(str(request.get("msg", "")))
+            self._controller.send({"event": "state", "state": "waiting", "msg": msg})
+            _reply(client, {"ok": True})
+            return
         if not self._controller.attached:
             _reply(client, _gone(kind))
             return

@@ -15,6 +15,7 @@ from typing import Any
 from slipway.node.host import places
 
 POLL_SECONDS = 0.2
+NOTE_BYTES = 64
 
 
 class LockError(Exception):
@@ -30,14 +31,14 @@ class Lock:
     def __init__(self) -> None:
         self.fd = os.open(places.state("run.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def take(self, seconds: float, waiting: Callable[[], None]) -> None:
+    def take(self, seconds: float, waiting: Callable[[str], None]) -> None:
         """Take the lock.
 
         A run that lost its controller is asked to stop; one that has a controller is waited for.
 
         Args:
             seconds: how long to wait for it.
-            waiting: called once when it has to wait.
+            waiting: called once when it has to wait, with a line that says for what.
 
         Raises:
             LockError: the other run still goes on.
@@ -51,11 +52,11 @@ class Lock:
                 asked = holder.get("pid")
                 with contextlib.suppress(ProcessLookupError, TypeError):
                     os.kill(asked, signal.SIGTERM)  # type: ignore[arg-type]  # None raises TypeError
+            who = holder.get("pid", "unknown")
             if time.monotonic() > end:
-                who = holder.get("pid", "unknown")
                 raise LockError(f"another run (process {who}) goes on since more than {seconds:.0f} s; try again later")
             if not told:
-                waiting()
+                waiting(f"waits for another run (process {who})")
                 told = True
             time.sleep(POLL_SECONDS)
         self.note(attached=True)
@@ -63,8 +64,7 @@ class Lock:
     def note(self, *, attached: bool) -> None:
         """Write down who holds the lock, and whether a controller listens."""
         text = json.dumps({"pid": os.getpid(), "attached": attached}).encode()
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, text, 0)
+        os.pwrite(self.fd, text.ljust(NOTE_BYTES), 0)  # over the same bytes each time: a full disk has room for it
 
     def _try(self) -> bool:
         try:
@@ -79,5 +79,5 @@ class Lock:
         try:
             holder = json.loads(os.pread(self.fd, 1000, 0))
         except ValueError:
-            return {}  # caught between the two steps of note()
+            return {}  # nobody has held it yet
         return holder if isinstance(holder, dict) else {}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from slipway.node.host import manifest, places
+from slipway.node.host import manifest, places, space
 from slipway.node.host.ansible import Ansible
 from slipway.node.host.broker import Broker
 from slipway.node.host.controller import Controller, Line
@@ -23,6 +23,8 @@ GRACE_SECONDS = 20
 
 KILL_SECONDS = 5
 """From SIGTERM to SIGKILL."""
+
+BY_CONTROLLER = "stopped by the controller"
 
 LOCK_SECONDS = 120
 TIMEOUT_SECONDS = 1800
@@ -48,6 +50,13 @@ class Run:
         self._deadlines: list[tuple[float, Callable[[], None]]] = []
 
     def run(self) -> int:
+        """Converge, and say so when that cannot even be written down; what was written before stays whole."""
+        try:
+            return self._run()
+        except OSError as error:
+            return self._result(ok=False, msg=space.told(error))
+
+    def _run(self) -> int:
         """Converge, unless the host was brought to the wanted digest while this run waited for the lock."""
         try:
             self._inputs = self._controller.first_line()
@@ -60,7 +69,7 @@ class Run:
         try:
             self._lock.take(
                 self._inputs.get("lock_seconds", LOCK_SECONDS),
-                lambda: self._controller.send({"event": "state", "state": "waiting"}),
+                lambda msg: self._controller.send({"event": "state", "state": "waiting", "msg": msg}),
             )
         except LockError as error:
             return self._result(ok=False, msg=str(error))
@@ -72,6 +81,8 @@ class Run:
 
     def _converge(self) -> int:
         self._started, self._began = manifest.now(), time.monotonic()
+        if not self._inputs.get("check"):
+            space.set_aside()
         self._record("running")
         status = self._supervise()
         if self._stopping:
@@ -86,7 +97,8 @@ class Run:
         entry = self._record(outcome)
         if outcome == "ok":
             tidy(self._inputs["bundles"]["runtime"]["digest"])
-        about = {"msg": self._reason, "failed_task": self._failed_task, "cancelled": outcome == "cancelled"}
+        cancelled = self._stopping == BY_CONTROLLER
+        about = {"msg": self._reason, "failed_task": self._failed_task, "cancelled": cancelled}
         return self._result(ok=outcome == "ok", manifest=entry, **{key: value for key, value in about.items() if value})
 
     def _record(self, result: str) -> dict[str, Any]:
@@ -119,6 +131,7 @@ class Run:
     def _supervise(self) -> int:
         """Run Ansible and serve everybody who talks until it ends; returns its exit status."""
         self._ansible = Ansible(self._inputs, self._on_event)
+        self._ansible.give_inputs()
         with selectors.DefaultSelector() as selector:
             self._selector = selector
             self._catch_signals()
@@ -155,7 +168,7 @@ class Run:
             except ValueError:
                 continue
             if message.get("cancel"):
-                self._stop("stopped by the controller")
+                self._stop(BY_CONTROLLER)
             elif "id" in message:
                 self._controller.hide(message.get("token"))
                 self._broker.answer(message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import sys
@@ -17,7 +19,7 @@ DIFF_LIMIT = 16_384
 MESSAGE_LIMIT = 500
 WHAT_LIMIT = 20
 WHAT_LENGTH = 200
-NAMING = ("changed_paths", "changed_units", "installed", "imported")
+NAMING = ("changed_paths", "changed_units", "installed", "held", "imported")
 """Results of our modules that name what they changed."""
 
 
@@ -175,6 +177,17 @@ class Pending:
     def _write(self) -> None:
         if not self._path:
             return  # a check run changes nothing
+        try:
+            self._put()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # The disk is full: the runner has set some room aside for this.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(os.path.dirname(self._path), "reserve"))
+            self._put()
+
+    def _put(self) -> None:
         new = f"{self._path}.new"
         with open(new, "w", encoding="utf-8") as file:
             json.dump({key: value for key, value in self._all.items() if value}, file)
