@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
+import socket
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -108,13 +110,14 @@ def test_drift_is_shown_by_host_and_file_and_the_next_up_mends_that_host_only(pr
     drifted = (
         "sysctl -q -w net.ipv4.tcp_keepalive_time=700; systemctl stop probe.service; "
         "sed -i s/Nice=5/Nice=7/ /etc/systemd/system/probe.service.d/10-slipway.conf; "
-        "echo '# mine' >> /etc/systemd/system/probe.service"
+        "echo '# mine' >> /etc/systemd/system/probe.service; apt-mark unhold tzdata"
     )
     project.on_host("probe-0", drifted)
     drift = [
         "service : Write the unit: /etc/systemd/system/probe.service",
         "service : Write the drop-in: /etc/systemd/system/probe.service.d/10-slipway.conf",
         "service : Set kernel settings: net.ipv4.tcp_keepalive_time = 600",
+        "service : Keep a package at its version: tzdata",
         "service : Keep the probe running: probe.service",
         "service : Restart the probe: probe.service",
     ]
@@ -140,6 +143,7 @@ def test_drift_is_shown_by_host_and_file_and_the_next_up_mends_that_host_only(pr
         "active",
         "5",
     ]
+    assert project.on_host("probe-0", "apt-mark showhold").strip() == "tzdata"
     assert project.play()["drifted"] == {}
     assert "12 unchanged" in project.up("--expect-no-changes").stdout
 
@@ -149,9 +153,10 @@ def test_the_state_has_small_rows_and_the_manifest_says_who_converged(project: P
     found = {each["urn"].rpartition("::")[2]: each for each in exported if each["type"] == "slipway:index:Host"}
     assert set(found) == set(HOSTS)
     manifest = json.loads(project.on_host("probe-0", "cat /var/lib/slipway/manifest.json"))["playbooks"]["service"]
+    assert manifest["by"] == f"{getpass.getuser()}@{socket.gethostname()}"
     assert found["probe-0"]["inputs"] == {
         "status": "converged",
-        "changed": 5,
+        "changed": 6,
         "at": manifest["finished"],
         "by": manifest["by"],
     }

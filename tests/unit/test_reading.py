@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 
 import pytest
 
@@ -32,6 +33,8 @@ def test_a_host_says_its_manifest_and_its_bundles(tmp_path):
     assert found.entry("node") == entry()
     assert found.finished("node") == "d1"
     assert found.bundles == {"b1", "b2"}
+    assert found.clock is not None
+    assert abs(found.clock - time.time()) < 5
 
 
 def test_a_new_host_says_nothing_and_that_is_no_error(tmp_path):
@@ -59,4 +62,4 @@ def test_a_host_that_lost_its_manifest_still_has_its_bundles(tmp_path):
     ],
 )
 def test_nothing_is_finished_but_what_the_host_says_plainly(text):
-    assert reading.parse(text + "\n").finished("node") == ""
+    assert reading.parse(f"1700000000\n{text}\n").finished("node") == ""

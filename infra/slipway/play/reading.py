@@ -16,7 +16,8 @@ from slipway.play import manifest
 STATE = "/var/lib/slipway"
 """Where a host keeps its manifest and bundles (`slipway.node.host.places`)."""
 
-SCRIPT = f"cd {STATE} 2>/dev/null || exit 0; cat manifest.json 2>/dev/null; echo; ls bundles 2>/dev/null; true"
+SCRIPT = f"""date +%s; cd {STATE} 2>/dev/null || exit 0
+cat manifest.json 2>/dev/null; echo; ls bundles 2>/dev/null; true"""
 """What is run on the host as root. Nothing is written: the host may not have seen a run yet."""
 
 
@@ -27,10 +28,12 @@ class Reading:
     Args:
         playbooks: from its manifest, the last run of each playbook by the playbook's name, as the host wrote it.
         bundles: the digests of the bundles that it has.
+        clock: what its clock says, in seconds since 1970; None when it did not say.
     """
 
     playbooks: Mapping[str, Any] = field(default_factory=dict)
     bundles: frozenset[str] = frozenset()
+    clock: int | None = None
 
     def entry(self, playbook: str) -> dict[str, Any]:
         """Return the last run of a playbook; empty when there was none."""
@@ -48,10 +51,15 @@ class Reading:
 
 def parse(output: str) -> Reading:
     """Return what a host wrote when it was read; a manifest that is torn counts as none."""
-    first, _, rest = output.partition("\n")
+    clock, _, rest = output.partition("\n")
+    first, _, rest = rest.partition("\n")
     try:
         said = json.loads(first) if first else {}
     except ValueError:
         said = {}
     playbooks = said.get("playbooks") if isinstance(said, dict) and said.get("version") == manifest.VERSION else None
-    return Reading(playbooks if isinstance(playbooks, dict) else {}, frozenset(rest.split()))
+    return Reading(
+        playbooks if isinstance(playbooks, dict) else {},
+        frozenset(rest.split()),
+        int(clock) if clock.isdecimal() else None,
+    )

@@ -13,22 +13,29 @@ import json
 import os
 import selectors
 import socket
+import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from slipway.play import reading, shell
+from slipway.play import clock, reading, shell
 
 Line = dict[str, Any]
 
 SSH_FAILED = 255  # ssh's own exit status: the connection, not the command
+NO_SPACE = 28  # exit status of UNPACK; as the errno
 
-UNPACK = f"""set -eu; umask 077; b={reading.STATE}/bundles; d=$b/DIGEST; mkdir -p $b
+UNPACK = f"""set -eu; umask 077; b={reading.STATE}/bundles; d=$b/DIGEST
 if [ -d $d ]; then cat >/dev/null; exit 0; fi
+p=$b; while [ ! -d $p ]; do p=$(dirname $p); done
+free=$(df --output=avail -k $p | tail -n 1); free=$((free / 1024))
+[ $free -ge NEEDED ] || {{ echo "no space left on $p ($free MiB free, NEEDED needed)" >&2; exit {NO_SPACE}; }}
+mkdir -p $b
 t=$(mktemp -d $b/.new-XXXXXX); trap 'rm -rf $t' EXIT
 cat >$t/archive; echo "DIGEST  $t/archive" | sha256sum --check --quiet -
 mkdir $t/tree; tar -xzf $t/archive -C $t/tree --no-same-owner
@@ -78,7 +85,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _converge(self, provider: Provider) -> Line:
         """Return the result line of this host."""
         inputs = provider.inputs()
+        asked = time.time()
         found = reading.parse(self._on_host(reading.SCRIPT).decode(errors="replace"))
+        answered = time.time()
         entry, at = found.entry(inputs["playbook"]), found.finished(inputs["playbook"])
         if inputs.get("look"):
             return {"event": "result", "ok": True, "changed": 0, "digest": at, "before": entry}
@@ -93,6 +102,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "unchanged": True,
                 "before": entry,
             }
+        off = clock.ahead(found.clock, asked, answered) if found.clock is not None else 0
+        if wrong := clock.complaint(off, answered):
+            raise ConvergeError(wrong)
         for bundle in inputs["bundles"].values():
             if bundle["digest"] not in found.bundles:
                 provider.send({"event": "state", "state": "sending"})
@@ -101,7 +113,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _send_bundle(self, bundle: dict[str, str]) -> None:
         with open(bundle["path"], "rb") as archive:
-            self._on_host(UNPACK.replace("DIGEST", bundle["digest"]), stdin=archive)
+            script = UNPACK.replace("DIGEST", bundle["digest"]).replace("NEEDED", str(unpacked_mib(bundle["path"])))
+            self._on_host(script, stdin=archive)
 
     def _run(self, provider: Provider, inputs: Line) -> Line:
         """Start the run on the host and pass lines on, both ways, until its result."""
@@ -117,7 +130,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if result is not None:
             return result
         if status == SSH_FAILED:
-            raise AnsibleConnectionFailure(f"connection lost during the run: {why}; the host goes on by itself")
+            raise AnsibleConnectionFailure(
+                f"connection lost during the run: {why}; a host that is still up goes on by itself"
+            )
         raise ConvergeError(f"the run on the host ended without a result (status {status}): {why}")
 
     # -- SSH -----------------------------------------------------------------------------------------------------------
@@ -134,6 +149,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             why = complaint()
         if process.returncode == SSH_FAILED:
             raise AnsibleConnectionFailure(shell.cannot_connect(why))
+        if process.returncode == NO_SPACE:
+            raise ConvergeError(f"{why}; make room and run it again")
         if process.returncode != 0:
             raise ConvergeError(f"the host could not be prepared (status {process.returncode}): {why}")
         return bytes(output)
@@ -272,6 +289,14 @@ def write(fd: int, line: Line) -> None:
     with contextlib.suppress(BrokenPipeError):
         while data:
             data = data[os.write(fd, data) :]
+
+
+def unpacked_mib(path: str) -> int:
+    """Return the MiB that a host needs to unpack an archive: the archive, and its files in whole blocks of a disk."""
+    with open(path, "rb") as archive:
+        packed = archive.seek(-4, os.SEEK_END) + 4
+        (unpacked,) = struct.unpack("<I", archive.read())  # the end of a gzip file: its length before
+    return int((packed + 2 * unpacked) // 2**20) + 1
 
 
 def failed(message: str) -> dict[str, Any]:
