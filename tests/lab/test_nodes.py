@@ -33,19 +33,44 @@ class Checkout:
         shutil.copy2(ROOT / self.file.relative_to(self.folder), self.file)  # Git may not know it
         self.pool: dict[str, Any] = yaml.safe_load(self.file.read_text())["config"][CONFIG_KEY]["pools"][0]
 
+    def name(self, index: int) -> str:
+        """The name of a node of the pool; -1 is the last."""
+        return f"{self.stack}-{self.pool['name']}-{index % self.pool['count']}"
+
     def up(self, **changes: Any) -> subprocess.CompletedProcess[str]:
         """Bring the stack up with some values of its first pool changed."""
+        return self._run("up", changes)
+
+    def preview(self, **changes: Any) -> str:
+        """What a preview of such a change says."""
+        shown = self._run("preview", changes)
+        assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr
+        return shown.stdout + shown.stderr
+
+    def _run(self, verb: str, changes: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         declared = yaml.safe_load(self.file.read_text())
         declared["config"][CONFIG_KEY]["pools"][0] = self.pool | changes
         self.file.write_text(yaml.safe_dump(declared))
-        return run(str(self.folder / "slipway"), "up", self.stack, check=False, timeout=300)
+        return run(str(self.folder / "slipway"), verb, self.stack, check=False, timeout=300)
 
 
-@pytest.fixture
-def checkout(lab: Stack, tmp_path: Path) -> Iterator[Checkout]:
-    yield Checkout(tmp_path / "checkout", lab)
-    lab.kubectl("delete", "deployment,pdb", APP, BUDGET, "--ignore-not-found", "--wait=false")
+@pytest.fixture(scope="module")
+def checkout(lab: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """A checkout in which the first pool has one node more, which is there."""
+    checkout = Checkout(tmp_path_factory.mktemp("nodes") / "checkout", lab)
+    before = nodes(lab).keys()
+    checkout.pool["count"] += 1
+    added = checkout.up()
+    assert added.returncode == 0, added.stdout[-3000:] + added.stderr
+    assert nodes(lab).keys() - before == {checkout.name(-1)}
+    yield checkout
     lab.up()
+
+
+@pytest.fixture(autouse=True)
+def tidy(lab: Stack) -> Iterator[None]:
+    yield
+    lab.kubectl("delete", "deployment,pdb", APP, BUDGET, "--ignore-not-found", "--wait=false")
 
 
 def app(image: str, node: str) -> dict[str, Any]:
@@ -87,17 +112,47 @@ def running_on(lab: Stack) -> list[str]:
     return [pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running"]
 
 
+def test_a_node_that_cannot_be_drained_for_a_change_is_deferred_and_the_others_go_on(
+    lab: Stack, checkout: Checkout, release: Release
+) -> None:
+    kept, other = checkout.name(0), checkout.name(-1)
+    lab.kubectl("apply", "-f", "-", input=json.dumps(app(release.image("pause"), kept)))
+    eventually("the pod runs on the node", lambda: running_on(lab) == [kept], deadline=30)
+    change = {"registryPullQPS": 7}
+
+    deferred = checkout.up(kubelet=change, drain_seconds=4)
+    assert deferred.returncode == 1
+    assert f"* {kept}: deferred: not drained: after 4 s default/{APP}-" in deferred.stdout
+    assert BUDGET in deferred.stdout
+    assert f"{checkout.pool['count'] - 1} of {checkout.pool['count']} hosts done, 1 deferred" in deferred.stdout
+    assert not nodes(lab)[kept]["spec"].get("unschedulable")
+    assert running_on(lab) == [kept]
+    assert settings(lab, kept).get("registryPullQPS") != 7
+    assert settings(lab, other)["registryPullQPS"] == 7  # in the second wave
+    assert not nodes(lab)[other]["spec"].get("unschedulable")
+
+    lab.kubectl("delete", "pdb", BUDGET)
+    done = checkout.up(kubelet=change, drain_seconds=60)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert settings(lab, kept)["registryPullQPS"] == 7
+    node = nodes(lab)[kept]
+    assert not node["spec"].get("unschedulable")
+    assert CORDONED_BY not in node["metadata"]["annotations"]
+    checkout.pool["kubelet"] = change
+
+
 def test_a_node_leaves_once_its_budget_lets_it(lab: Stack, checkout: Checkout, release: Release) -> None:
-    before = nodes(lab)
-    count: int = checkout.pool["count"]
-    leaving = f"{lab.name}-{checkout.pool['name']}-{count}"
-    added = checkout.up(count=count + 1)
-    assert added.returncode == 0, added.stdout[-3000:] + added.stderr
-    assert nodes(lab).keys() - before.keys() == {leaving}
+    leaving = checkout.name(-1)
+    left = nodes(lab).keys() - {leaving}
     lab.kubectl("apply", "-f", "-", input=json.dumps(app(release.image("pause"), leaving)))
     eventually("the pod runs on the node that is to leave", lambda: running_on(lab) == [leaving], deadline=30)
 
-    refused = checkout.up(count=count, drain_seconds=4)
+    fewer = {"count": checkout.pool["count"] - 1, "drain_seconds": 4}
+    told = f"{leaving} leaves: its node is drained (for at most 4 s) and removed"
+    assert told in checkout.preview(**fewer)
+    assert not nodes(lab)[leaving]["spec"].get("unschedulable")
+
+    refused = checkout.up(**fewer)
     assert refused.returncode == 1
     assert f"{leaving}: not drained: after 4 s default/{APP}-" in refused.stdout
     assert f"The disruption budget {BUDGET} needs 1 healthy pods and has 1 currently" in refused.stdout
@@ -109,34 +164,9 @@ def test_a_node_leaves_once_its_budget_lets_it(lab: Stack, checkout: Checkout, r
 
     lab.kubectl("delete", "pdb", BUDGET)
     lab.up()
-    assert nodes(lab).keys() == before.keys()
+    assert nodes(lab).keys() == left
     assert leaving not in lab.lab("list")
     eventually("the pod runs elsewhere", lambda: running_on(lab) and leaving not in running_on(lab), deadline=30)
-
-
-def test_a_node_that_cannot_be_drained_for_a_change_is_deferred(
-    lab: Stack, checkout: Checkout, release: Release
-) -> None:
-    name = f"{lab.name}-{checkout.pool['name']}-0"
-    lab.kubectl("apply", "-f", "-", input=json.dumps(app(release.image("pause"), name)))
-    eventually("the pod runs on the node", lambda: running_on(lab) == [name], deadline=30)
-    change = {"registryPullQPS": 7}
-
-    deferred = checkout.up(kubelet=change, drain_seconds=4)
-    assert deferred.returncode == 1
-    assert f"{name}: deferred: not drained: after 4 s default/{APP}-" in deferred.stdout
-    assert BUDGET in deferred.stdout
-    assert not nodes(lab)[name]["spec"].get("unschedulable")
-    assert running_on(lab) == [name]
-    assert settings(lab, name).get("registryPullQPS") != 7
-
-    lab.kubectl("delete", "pdb", BUDGET)
-    done = checkout.up(kubelet=change, drain_seconds=60)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    assert settings(lab, name)["registryPullQPS"] == 7
-    node = nodes(lab)[name]
-    assert not node["spec"].get("unschedulable")
-    assert CORDONED_BY not in node["metadata"]["annotations"]
 
 
 def settings(lab: Stack, node: str) -> dict[str, Any]:

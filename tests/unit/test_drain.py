@@ -139,12 +139,11 @@ KEPT = {"ok": False, "leaving": True, "address": "127.0.0.1", "port": 22, "reaso
 
 
 def test_who_leaves_and_who_comes_back():
-    new = [here("a")]
-    assert leaving.leavers([here("a"), here("b")], new, {}) == [here("b")]
+    assert leaving.leavers([here("a"), here("b")], ["a"], {}) == [here("b")]
     # The inputs of an update that failed are the old ones of the next: only the results know who was to leave.
-    assert [each.name for each in leaving.leavers(new, new, {"b": KEPT})] == ["b"]
-    assert leaving.leavers(new, new, {"b": {"ok": False, "digest": ""}}) == []
-    assert leaving.leavers([here("b")], [here("b")], {"b": KEPT}) == []
+    assert [each.name for each in leaving.leavers([here("a")], ["a"], {"b": KEPT})] == ["b"]
+    assert leaving.leavers([here("a")], ["a"], {"b": {"ok": False, "digest": ""}}) == []
+    assert leaving.leavers([here("b")], ["b"], {"b": KEPT}) == []
     assert leaving.returning([here("b")], {"b": KEPT}) == ["b"]
     assert leaving.returning([here("b")], {"b": {"ok": True}}) == []
 

@@ -48,6 +48,13 @@ def published(old: dict[str, Any], rows: Iterable[Row], *, must: bool = False, r
     return asyncio.run(run())
 
 
+def test_a_row_that_leaves_says_why_as_it_goes() -> None:
+    rows = [Row("a", {"status": "converged", "wouldChange": "leaves"}, leaves=True), Row("b", {}, leaves=True)]
+    (step,) = published({"a": {"status": "converged"}}, rows).steps  # of b the state has no row
+    assert (step.name, step.op) == ("a", STEP.DELETE)
+    assert wire.decode(step.old.inputs)["wouldChange"] == "leaves"
+
+
 def test_each_row_is_made_changed_kept_or_taken_away() -> None:
     old = {"kept": {"status": "converged"}, "changed": {"status": "converged", "at": 1}, "gone": {"status": "x"}}
     rows = [Row("new", {"a": 1}), Row("kept", {"other": 1}, changed=False), Row("changed", {"status": "failed: b"})]

@@ -7,7 +7,7 @@ one that is declared again until then takes part as before.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -37,9 +37,10 @@ class Host(Protocol):
         """Likewise."""
 
 
-def leavers(old: Sequence[Host], new: Sequence[Host], results: Mapping[str, Mapping[str, Any]]) -> list[drain.Leaver]:
+def leavers(
+    old: Sequence[Host], declared: Collection[str], results: Mapping[str, Mapping[str, Any]]
+) -> list[drain.Leaver]:
     """Return the hosts that are no longer declared: those of the last update, and those that earlier ones kept."""
-    declared = {host.name for host in new}
     known = {
         name: drain.Leaver(name, result["address"], result["port"])
         for name, result in results.items()
@@ -52,6 +53,18 @@ def leavers(old: Sequence[Host], new: Sequence[Host], results: Mapping[str, Mapp
 def returning(new: Sequence[Host], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the hosts that were to leave and are declared again."""
     return [host.name for host in new if results.get(host.name, {}).get(_MARK)]
+
+
+def foretold(*, nodes: bool, seconds: float) -> dict[str, str]:
+    """Return what a preview's row says about a host that leaves.
+
+    Args:
+        nodes: the play's hosts are nodes of a cluster.
+        seconds: how long a node may take to be empty.
+    """
+    if not nodes:
+        return {"wouldChange": "leaves this play"}
+    return {"wouldChange": f"leaves: its node is drained (for at most {seconds:g} s) and removed", "disrupts": "drain"}
 
 
 @dataclass(frozen=True)

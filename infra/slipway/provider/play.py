@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from slipway import paths
@@ -61,20 +61,27 @@ class Play(Resource[PlayInputs]):
     async def preview(self, call: Call, old: PlayInputs | None, news: Mapping[str, Any], state: State | None) -> None:
         """Look at the hosts that can be reached already, and show a row a host."""
         hosts = [host for host in news["hosts"] if host != wire.UNKNOWN] if news["hosts"] != wire.UNKNOWN else []
+        names = [host["name"] for host in hosts if host.get("name") not in (None, wire.UNKNOWN)]
         about = {name: value for name, value in news.items() if name != "hosts"}
-        known = [] if wire.has_unknown(about) else [host for host in hosts if not wire.has_unknown(host)]
+        known = [host for host in hosts if not wire.has_unknown(host)]
         found: dict[str, Finding] = {}
-        if known:
-            inputs = PlayInputs.model_validate(about | {"hosts": known}, extra="ignore")
-            forced = play_state.forced(state) if state else set()
-            found = await _look(call, inputs, forced, _means(inputs, len(hosts)), old)
+        waves = ""
         rows = []
-        for name in (host["name"] for host in hosts if host.get("name") not in (None, wire.UNKNOWN)):
+        if not wire.has_unknown(about):
+            inputs = PlayInputs.model_validate(about | {"hosts": known}, extra="ignore")
+            if known:
+                forced = play_state.forced(state) if state else set()
+                found = await _look(call, inputs, forced, _means(inputs, len(hosts)), old)
+            left = [name for name in names if name not in found or found[name].kind != "same"]
+            waves = _waves(inputs, old, state, left, len(hosts))
+            if old and state and len(names) == len(news["hosts"]):  # else nobody knows who is no longer there
+                rows = _leaving(call, old, inputs, leaving.leavers(old.hosts, names, play_state.results(state)))
+        for name in names:
             before = call.views.old(name)
             would = findings.would(found[name]) if name in found else {"wouldChange": "known after apply"}
             says = before | would or {"status": "as it should be"}
             rows.append(Row(name, says, changed=bool(would)))
-        _tell(call, found)
+        _tell(call, found, also=waves)
         await call.views.publish(rows)
 
     async def create(self, call: Call, inputs: PlayInputs) -> State:
@@ -118,14 +125,10 @@ class Play(Resource[PlayInputs]):
         """Converge all hosts; those that are at their digest cost one look."""
         if inputs.gate == "etcd":
             return await _converge_members(call, inputs, state)
-        # A host with another key is another machine, whatever the one of its name was.
-        known = {host.name: host.host_key for host in old.hosts}
-        same = {host.name for host in inputs.hosts if known.get(host.name) == host.host_key}
-        results = play_state.results(state)
-        converged = {name for name, result in results.items() if result.get("digest")} & same
+        results, converged = play_state.results(state), _converged(old, inputs, state)
         if inputs.gate == "apiservers":
             return await converging.converge(call, inputs, state, converged, Balanced(call, inputs))
-        leavers = leaving.leavers(old.hosts, inputs.hosts, results)
+        leavers = leaving.leavers(old.hosts, {host.name for host in inputs.hosts}, results)
         returning = leaving.returning(inputs.hosts, results)
         to_drain = await in_thread(_to_drain, old, inputs, state)
         unsettled = [host.name for host in inputs.hosts if not results.get(host.name, {}).get("ok", True)]
@@ -159,6 +162,33 @@ async def _converge_members(call: Call, inputs: PlayInputs, state: State) -> Sta
     except MembersError as error:
         raise ResourceError(f"play {call.name}: {error}") from None
     return await converging.converge(call, inputs, state, alone, members)
+
+
+def _converged(old: PlayInputs, inputs: PlayInputs, state: State) -> set[str]:
+    """Return the hosts on which a run went well before, so that they may be serving."""
+    # A host with another key is another machine, whatever the one of its name was.
+    known = {host.name: host.host_key for host in old.hosts}
+    same = {host.name for host in inputs.hosts if known.get(host.name) == host.host_key}
+    return {name for name, result in play_state.results(state).items() if result.get("digest")} & same
+
+
+def _waves(inputs: PlayInputs, old: PlayInputs | None, state: State | None, left: Sequence[str], total: int) -> str:
+    """Return in how many waves an update goes through the hosts that are left for it; "" when it is all at once."""
+    converged = _converged(old, inputs, state) if old and state else set()
+    waves = inputs.plan(left, converged, play_state.troubled(state) if state else (), total).waves
+    if len(waves) < 2:
+        return ""
+    return (
+        f"; up goes in {len(waves)} waves of at most {max(map(len, waves))} host{'s' * any(wave[1:] for wave in waves)}"
+    )
+
+
+def _leaving(call: Call, old: PlayInputs, inputs: PlayInputs, leavers: Sequence[drain.Leaver]) -> list[Row]:
+    """Tell of the hosts that leave; return a row for each."""
+    told = leaving.foretold(nodes=bool(old.kubeconfig), seconds=inputs.rollout.drain_seconds)
+    for leaver in leavers[:_LINES]:
+        call.log.info(f"{leaver.name} {told['wouldChange']}")
+    return [Row(leaver.name, call.views.old(leaver.name) | told, leaves=True) for leaver in leavers]
 
 
 def _to_drain(old: PlayInputs, inputs: PlayInputs, state: State) -> dict[str, drain.Leaver]:
@@ -222,7 +252,7 @@ def _top(path: str) -> str:
     return path.split(".", 1)[0].split("[", 1)[0]
 
 
-def _tell(call: Call, found: Mapping[str, Finding], *, drift: bool = False) -> None:
+def _tell(call: Call, found: Mapping[str, Finding], *, drift: bool = False, also: str = "") -> None:
     """Say in a line a host what was found, and in one line how many hosts are what."""
     verb = "has drifted" if drift else "would change"
     told = [(name, finding) for name, finding in found.items() if finding.kind != "same"]
@@ -235,7 +265,7 @@ def _tell(call: Call, found: Mapping[str, Finding], *, drift: bool = False) -> N
             case _:
                 call.log.info(f"{name}: {finding.note}")
     if found:
-        call.log.status(findings.summary(list(found.values()), drift=drift))
+        call.log.status(findings.summary(list(found.values()), drift=drift) + also)
 
 
 def _id(inputs: PlayInputs, call: Call) -> str:

@@ -157,13 +157,20 @@ class PlayInputs(Inputs):
         """Return all variables of a host that are not secret."""
         return self.vars | host.vars
 
-    def plan(self, hosts: Sequence[str], converged: Collection[str], troubled: Collection[str] = ()) -> rollouts.Plan:
+    def plan(
+        self,
+        hosts: Sequence[str],
+        converged: Collection[str],
+        troubled: Collection[str] = (),
+        total: int | None = None,
+    ) -> rollouts.Plan:
         """Return in which order `hosts`, which may be some of the play's, are converged.
 
         Args:
             hosts: names, in the order that is best for them.
             converged: those of the whole play that were converged before, so that they may be serving.
             troubled: those on which the last update failed.
+            total: how many hosts the whole play has, when not all of them are known.
         """
         return rollouts.plan(
             self.rollout.mode,
@@ -174,7 +181,7 @@ class PlayInputs(Inputs):
             troubled=troubled,
             limits=self.rollout.limits(),
             budget=rollouts.Budget(self.rollout.budget.hosts, self.rollout.budget.percent),
-            total=len(self.hosts),
+            total=len(self.hosts) if total is None else total,
         )
 
     def wanted(self, host: PlayHost) -> str:

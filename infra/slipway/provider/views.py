@@ -34,11 +34,13 @@ class Row:
         name: the host's.
         says: its properties, shown in diffs and kept in the state.
         changed: whether anything happened (or would) to the host. A row that did not change stays as it was.
+        leaves: the row goes, with this as its last word.
     """
 
     name: str
     says: Mapping[str, Any]
     changed: bool = True
+    leaves: bool = False
 
 
 class _Request(Protocol):
@@ -72,7 +74,7 @@ class Views:
         """
         if self._request is None or not self._request.resource_status_address:
             return
-        rows = capped(rows)
+        rows = capped([row for row in rows if not row.leaves or row.name in self._old])
         kept = {row.name for row in rows}
         steps = [self._step(row) for row in rows]
         steps += [
@@ -94,6 +96,8 @@ class Views:
                 DETAILS.warning("the engine did not take rows: %s", error.details())
 
     def _step(self, row: Row) -> resource_status_pb2.ViewStep:
+        if row.leaves:
+            return _Step(op=_Step.DELETE, type=KIND, name=row.name, old=_state(row.name, row.says))
         if row.name not in self._old:
             return _Step(op=_Step.CREATE, type=KIND, name=row.name, new=_state(row.name, row.says))
         old = self._old[row.name]
