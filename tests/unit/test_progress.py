@@ -62,13 +62,18 @@ def result(shown, host, **more):
 def test_a_rollout_from_wave_to_wave(shown, lines, clock):
     shown.begin(1)
     assert lines.live == "wave 1 of 3: 0 done, 7 left, 0 s so far"
-    clock.now += 2
     state(shown, "a")
+    shown.tick()
+    assert lines.live == "wave 1 of 3: 0 done, 7 left, 0 s so far"  # not so soon after the last
+    clock.now += 2
+    shown.tick()
     assert lines.live == "wave 1 of 3: 0 done, 1 running, 6 left, 2 s so far"
     clock.now += 8
+    shown.tick()
+    assert lines.live.endswith("2 s so far")  # no host came further
     result(shown, "a")
     shown.settle({"a": OK})
-    assert lines.live == "wave 1 of 3: 1 done, 6 left, 10 s so far, about 16 s to go"
+    assert lines.live == "wave 1 of 3: 1 done, 6 left, 10 s so far, about 20 s to go"
 
     shown.begin(2)
     clock.now += 4
@@ -86,7 +91,7 @@ def test_a_rollout_from_wave_to_wave(shown, lines, clock):
     shown.settle({"d": OK, "e": OK, "f": Result(ok=False, deferred=True, reason="deferred: no"), "g": OK})
     shown.end()
     assert lines.live == "5 of 7 hosts done, 1 failed, 1 deferred, 21 s"
-    assert lines.stay == ["a done, 1 changed, 8 s", "c done, 1 changed, 7 s", "f deferred: no"]
+    assert lines.stay == ["a done, 1 changed, 10 s", "c done, 1 changed, 7 s", "f deferred: no"]
 
 
 def test_a_single_wave_has_no_number(lines, clock):

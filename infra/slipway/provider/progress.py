@@ -23,9 +23,11 @@ from slipway.timing import elapsed
 _SMALL = 20
 """Hosts of a play whose tasks are shown without being asked for."""
 
-_TICK_SECONDS = 5.0
-_LEAST_SECONDS = 0.5
-"""The live line is sent at most this often, and at least every `_TICK_SECONDS`."""
+_LEAST_SECONDS, _MOST_SECONDS = 2.0, 15.0
+"""Between two live lines: at least so long when hosts came further, at most so long when none did.
+
+Where there is no terminal, Pulumi prints every one of them.
+"""
 
 
 @dataclass
@@ -53,6 +55,8 @@ class Progress:
     _told: set[str] = field(default_factory=set)
     _spans: list[float] = field(default_factory=list)
     _total: int = 0
+    _settled: bool = False
+    _shown: str = ""
     _shown_at: float = -math.inf
 
     def __post_init__(self) -> None:
@@ -63,7 +67,7 @@ class Progress:
         self._wave_began = self.clock()
         if not self._wave:
             self._began = self._wave_began
-        self._wave = wave
+        self._wave, self._settled = wave, False
         self._show()
 
     def __call__(self, host: str, event: Event) -> None:
@@ -89,7 +93,12 @@ class Progress:
                     self.log.info(f"{host} done, {event.get('changed') or 0} changed, {took:.0f} s")
                 if event.get("failed_task"):
                     self._told.add(host)
-        if self.clock() - self._shown_at >= _LEAST_SECONDS:
+        self.tick()
+
+    def tick(self) -> None:
+        """Show the live line when it is time for it."""
+        least = _LEAST_SECONDS if self._counts() != self._shown else _MOST_SECONDS
+        if self.clock() - self._shown_at >= least:
             self._show()
 
     def settle(self, results: Mapping[str, runner.Result]) -> None:
@@ -106,7 +115,9 @@ class Progress:
                 self._failed.add(name)
             if not (result.ok or result.cancelled or name in self._told):
                 self.log.info(f"{name} {result.reason}")
-        self._show()
+        self._settled = True
+        if self._left():
+            self._show()
 
     def end(self) -> None:
         """Show how it ended."""
@@ -123,8 +134,8 @@ class Progress:
 
         async def tick() -> None:
             while True:
-                await asyncio.sleep(_TICK_SECONDS)
-                self._show()
+                await asyncio.sleep(1)
+                self.tick()
 
         ticker = asyncio.create_task(tick())
         try:
@@ -134,18 +145,19 @@ class Progress:
 
     def line(self) -> str:
         """Return `wave 2 of 4: 3 done, 2 running, 1 failed, 4 left, 12 s so far, about 30 s to go`."""
+        to_go = self._to_go()
+        times = f"{elapsed(self.clock() - self._began)} so far" + (f", about {elapsed(to_go)} to go" if to_go else "")
+        return f"{self._counts()}, {times}"
+
+    def _counts(self) -> str:
         running = len(self._running)
         counts = [f"{len(self._done)} done", *([f"{running} running"] if running else []), *self._troubles()]
-        counts.append(f"{self._left() - running} left")
-        counts.append(f"{elapsed(self.clock() - self._began)} so far")
-        if (to_go := self._to_go()) is not None:
-            counts.append(f"about {elapsed(to_go)} to go")
         wave = f"wave {self._wave} of {len(self.waves)}: " if len(self.waves) > 1 else ""
-        return wave + ", ".join(counts)
+        return wave + ", ".join([*counts, f"{self._left() - running} left"])
 
     def _show(self) -> None:
         if self._wave:
-            self._shown_at = self.clock()
+            self._shown, self._shown_at = self._counts(), self.clock()
             self.log.status(self.line())
 
     def _troubles(self) -> list[str]:
@@ -163,7 +175,7 @@ class Progress:
             pace = sum(self._spans) / len(self._spans)
         else:
             return None
-        rest = max(0.0, pace * _rounds([current]) - (now - self._wave_began))
+        rest = 0 if self._settled else max(0.0, pace * _rounds([current]) - (now - self._wave_began))
         return rest + pace * _rounds(self.waves[self._wave :])
 
 
