@@ -73,6 +73,9 @@ class Hosts:
     async def before(self, wave: Sequence[str]) -> Mapping[str, Result]:
         return {name: self.outcomes[name] for name in wave if self.outcomes.get(name, OK).deferred}
 
+    def adapt(self, host: str, order: Any) -> Any:
+        return order
+
     async def after(self, results: Mapping[str, Result]) -> Mapping[str, Result]:
         return results
 
@@ -86,10 +89,10 @@ def play() -> PlayInputs:
 
 def converge(play: PlayInputs, hosts: Hosts, before: Mapping[str, Any] | None = None, journal: Any = None) -> State:
     async def run() -> State:
-        call = Call("gpu", Log(None, "urn"), threading.Event())
+        call = Call("gpu", Log(None, "urn"), threading.Event(), journal=journal or journals.Silent())
         state = State("node-gpu", {"results": before or {}})
         names = {host.name for host in play.hosts}
-        return await converging.converge(call, play, state, names, hosts, journal)
+        return await converging.converge(call, play, state, names, hosts)
 
     return asyncio.run(run())
 
