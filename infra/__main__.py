@@ -7,11 +7,10 @@ import signal
 import pulumi
 import pulumi_kubernetes
 
-from slipway import release, spec, trust
+from slipway import lint, release, spec, trust
 from slipway import stack as stacks
 from slipway.addons import Context, coredns, dns_autoscaler, fairness, priority, rbac
 from slipway.fleet.lab.build import build
-from slipway.lint import change_rules
 from slipway.plays import Plays, sources
 
 
@@ -20,8 +19,12 @@ def main() -> None:
     stack = pulumi.get_stack()
     where = f"stacks/Pulumi.{stack}.yaml"
     cluster = spec.parse(pulumi.Config("slipway").require_object("cluster"), where, stack)
-    change_rules.refuse(cluster, stacks.deployed(stack), where)
     pinned = release.load(cluster.release)
+    deployed = stacks.deployed(stack)
+    case = lint.Case(cluster, pinned, lint.deployed_release(deployed), deployed, where, release.shown(cluster.release))
+    for finding in lint.refuse(case):
+        if finding.severity == "warning" and not finding.waived:
+            pulumi.log.warn(str(finding))
 
     trusted = trust.create(cluster)
     fleet = build(cluster, trusted.ssh_key.public_key)

@@ -7,7 +7,9 @@ writes them anew; a unit test fails while one is stale. Reads `slipway.spec` and
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
+import importlib
 import inspect
 import json
 import re
@@ -23,7 +25,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from slipway import paths
-from slipway.lint import spec_rules
+from slipway.lint import RULES
 from slipway.spec import CONFIG_KEY, Cluster
 
 COMMAND = "PYTHONPATH=infra python3 -m slipway.docs"
@@ -41,6 +43,21 @@ Pulumi adds a line `encryptionsalt:` at the end. It belongs to the passphrase of
 filter in `.gitattributes`).
 """
 
+_MORE_RULES = """\
+[All rules](rules.md) has those that also look at the release, the machine types and what is deployed.
+"""
+
+_RULES_HEAD = """\
+# Rules
+
+`./slipway check` judges a stack with its release by these rules, `./slipway release check` a release alone; `up` and
+`preview` do so first and refuse on an error. [Check before you change](tasks/check-before-you-change.md) says how to
+read what they find and how to waive a rule. Figures are in `infra/slipway/lint/figures/` and
+`infra/slipway/platforms/`.
+"""
+
+_RULES_COLUMNS = ("Rule", "Severity", "What must hold", "What to do", "Source")
+
 _ROLES_HEAD = """\
 # Variables of the roles
 
@@ -54,6 +71,7 @@ _CLASSES = {
     int: "number",
     float: "number",
     bool: "true or false",
+    dt.date: "day",
     IPv4Network: "network, such as `10.98.0.0/24`",
 }
 
@@ -82,7 +100,7 @@ def stack_page() -> str:
     sections = [_NOTE, _STACK_HEAD]
     for model, title in _titles().items():
         sections += [f"## {title}\n", f"{inspect.cleandoc(model.__doc__ or '')}\n", _table(_rows(model), 4)]
-    sections += ["## What is checked besides\n", _table(_rules(), 1, head=("Rule",))]
+    sections += ["## What is checked besides\n", _table(_rules(), 2, head=("Rule", "What must hold")), _MORE_RULES]
     return "\n".join(sections)
 
 
@@ -144,6 +162,8 @@ def _words(annotation: Any) -> str:
         return " or ".join(f"`{choice}`" for choice in inside)
     if origin is dict:
         return f"map of {_words(inside[0])} to {_words(inside[1])}"
+    if origin is list:
+        return f"list of {_words(inside[0])}"
     if annotation is Any:
         return "anything"
     return _CLASSES[annotation]
@@ -158,9 +178,24 @@ def _default(field: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def _rules() -> Iterator[tuple[str]]:
-    for rule in spec_rules.RULES:
-        yield (" ".join((rule.__doc__ or "").split()),)
+def _rules() -> Iterator[tuple[str, ...]]:
+    for one in RULES.values():
+        if one.structural and one.file == "stack":
+            yield f"`{one.id}`", one.about
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def rules_page() -> str:
+    """Return docs/rules.md."""
+    sections = [_NOTE, _RULES_HEAD]
+    for subject in dict.fromkeys(one.subject for one in RULES.values()):
+        rules = [one for one in RULES.values() if one.subject == subject]
+        about = inspect.cleandoc(importlib.import_module(f"slipway.lint.{subject}").__doc__ or "").partition("\n")[0]
+        rows = ((f"`{one.id}`", one.severity, one.about, one.fix, one.source) for one in rules)
+        sections += [f"## {subject}\n", f"{about}\n", _table(rows, 5, head=_RULES_COLUMNS)]
+    return "\n".join(sections).replace("<", "&lt;").replace("&lt;!--", "<!--")
 
 
 # -- roles -------------------------------------------------------------------------------------------------------------
@@ -237,7 +272,11 @@ def _table(
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
-PAGES: dict[str, Callable[[], str]] = {"docs/stack.md": stack_page, "docs/roles.md": roles_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/stack.md": stack_page,
+    "docs/roles.md": roles_page,
+    "docs/rules.md": rules_page,
+}
 """The pages by their path in the checkout."""
 
 if __name__ == "__main__":

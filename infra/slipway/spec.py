@@ -8,6 +8,7 @@ Ansible.
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import ipaddress
 from collections.abc import Iterable, Mapping
@@ -28,12 +29,14 @@ _NAME = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
 _LABEL_KEY = r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
 _FLAG = r"^[a-z][a-z0-9-]*$"
+_RULE = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 _UPSTREAM = r"^[A-Za-z0-9.:/_-]+( [A-Za-z0-9.:/_-]+)*$"
 _EXPECTED = {
     _NAME: "a name of at most 20 lower-case letters, digits and -, beginning with a letter",
     _LABEL_KEY: "a label key such as example.com/team",
     _LABEL_VALUE: "a label value: at most 63 letters, digits, -, _ and ., or nothing",
     _FLAG: "a flag without its dashes",
+    _RULE: "the id of a rule, such as fabric-manager-version",
     _UPSTREAM: "addresses or a file, with single spaces between",
 }
 """What a pattern means, for people."""
@@ -57,8 +60,19 @@ def _network(value: object) -> ipaddress.IPv4Network:
     return ipaddress.IPv4Network(str(value), strict=True)
 
 
+def _date(value: object) -> dt.date:
+    # Pulumi hands a day of a stack file on as a text with a time.
+    if isinstance(value, dt.date):
+        return value
+    try:
+        return dt.date.fromisoformat(str(value).partition("T")[0])
+    except ValueError:
+        raise ValueError("expected a day such as 2027-01-31") from None
+
+
 Cidr = Annotated[ipaddress.IPv4Network, BeforeValidator(_network), PlainSerializer(str)]
 Address = Annotated[ipaddress.IPv4Address, PlainSerializer(str)]
+Date = Annotated[dt.date, BeforeValidator(_date), PlainSerializer(str)]
 
 
 class SpecError(Exception):
@@ -128,6 +142,9 @@ class EtcdGroup(_Model):
         ge=100,
         le=50_000,
         description="silence after which members elect a leader, ms; five heartbeats or more",
+    )
+    failure_domains: list[Name] = Field(
+        default_factory=list, description="failure domain (zone, rack, power feed) of each member in order, if known"
     )
 
 
@@ -204,6 +221,21 @@ class PoolRollout(_Model):
     budget: Budget = Field(default_factory=Budget, description="how many hosts may fail before it stops")
 
 
+class Gpu(_Model):
+    """How a pool's GPUs are used. Today this is only checked against driver, CUDA and fabric: no role sets it yet."""
+
+    mig: str | None = Field(default=None, description="MIG layout, such as `all-1g.18gb`; whole GPUs if not given")
+    gpudirect: Literal["none", "dma-buf", "peermem"] = Field(
+        default="none", description="how network adapters reach GPU memory"
+    )
+    rdma: Literal["doca", "inbox", "none"] | None = Field(
+        default=None, description="RDMA modules; `doca` on InfiniBand, else `none`, if not given"
+    )
+    coherent_memory: Literal["driver", "numa"] = Field(
+        default="driver", description="of Grace: who manages GPU memory (`NVreg_CoherentGPUMemoryMode`)"
+    )
+
+
 class Pool(_Model):
     """Machines of one kind that run pods. `max_pods` must fit into one node's pod network."""
 
@@ -237,6 +269,11 @@ class Pool(_Model):
         "them together. The label `slipway.dev/unit` of nodes that register; 0: each host on its own",
     )
     rollout: PoolRollout = Field(default_factory=PoolRollout, description="how changes come to this pool's hosts")
+    gpu: Gpu = Field(default_factory=Gpu, description="how its GPUs are used")
+    secure_boot: bool = Field(default=False, description="its machines take signed kernel modules only")
+    fabric: Name | None = Field(
+        default=None, description="RDMA fabric, shared by all pools that name it; that of its platform if not given"
+    )
 
 
 class CoreDns(_Model):
@@ -256,6 +293,14 @@ class Addons(_Model):
     """What runs in the cluster."""
 
     coredns: CoreDns = Field(default_factory=CoreDns, description="cluster DNS")
+
+
+class Waiver(_Model):
+    """Lets an error of `slipway check` pass until a day; after that the waiver itself is an error."""
+
+    rule: Annotated[str, Field(pattern=_RULE)] = Field(description="id of the rule, as `slipway check` shows it")
+    reason: Annotated[str, Field(min_length=10)] = Field(description="why it may pass, for those who read it later")
+    until: Date = Field(description="last day, such as 2027-01-31")
 
 
 class Cluster(_Model):
@@ -278,6 +323,7 @@ class Cluster(_Model):
     )
     addons: Addons = Field(default_factory=Addons, description="what runs in the cluster")
     rollout: Rollout = Field(default_factory=Rollout, description="how changes come to hosts")
+    waivers: list[Waiver] = Field(default_factory=list, description="rules that may be broken for a while")
 
     @property
     def nodes(self) -> int:
@@ -288,16 +334,13 @@ class Cluster(_Model):
 def load(path: Path) -> Cluster:
     """Read the stack file `path`, which is called `Pulumi.<stack>.yaml`. Raises SpecError."""
     where = documents.shown(path)
-    try:
-        document = documents.load(path)
-    except FileNotFoundError:
-        raise SpecError([f"{where}: there is no such stack file"]) from None
-    except documents.DocumentError as error:
-        raise SpecError([str(error)]) from None
-    config = document.get("config") if isinstance(document, Mapping) else None
-    if not isinstance(config, Mapping) or CONFIG_KEY not in config:
-        raise SpecError([f"{where}: config.{CONFIG_KEY} is missing; it holds the cluster (see stacks/Pulumi.lab.yaml)"])
-    return parse(config[CONFIG_KEY], where, stack=path.name.removeprefix("Pulumi.").removesuffix(".yaml"))
+    return parse(_declaration(path, where), where, _stack(path))
+
+
+def read(path: Path) -> Cluster:
+    """Read a stack file without judging it by any rule: for those who report what the rules find. Raises SpecError."""
+    where = documents.shown(path)
+    return _validated(_declaration(path, where), where, _stack(path))
 
 
 def parse(data: object, where: str, stack: str | None = None) -> Cluster:
@@ -308,20 +351,47 @@ def parse(data: object, where: str, stack: str | None = None) -> Cluster:
         where: names its file in messages.
         stack: the stack that it belongs to, when that is known: stacks that share a cluster's name would share hosts.
     """
-    from slipway.lint import spec_rules  # the rules know this module's types
+    from slipway import lint  # the rules know this module's types
 
+    cluster = _validated(data, where)
+    problems = [str(finding) for finding in lint.structural(cluster, where)]
+    problems += _of_another_stack(cluster, where, stack)
+    if problems:
+        raise SpecError(problems)
+    return cluster
+
+
+def _declaration(path: Path, where: str) -> object:
+    try:
+        document = documents.load(path)
+    except FileNotFoundError:
+        raise SpecError([f"{where}: there is no such stack file"]) from None
+    except documents.DocumentError as error:
+        raise SpecError([str(error)]) from None
+    config = document.get("config") if isinstance(document, Mapping) else None
+    if not isinstance(config, Mapping) or CONFIG_KEY not in config:
+        raise SpecError([f"{where}: config.{CONFIG_KEY} is missing; it holds the cluster (see stacks/Pulumi.lab.yaml)"])
+    return config[CONFIG_KEY]
+
+
+def _stack(path: Path) -> str:
+    return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+def _validated(data: object, where: str, stack: str | None = None) -> Cluster:
     try:
         cluster = Cluster.model_validate(data)
     except pydantic.ValidationError as error:
         raise SpecError(f"{where}: {_line(problem)}" for problem in error.errors()) from None
-    problems = [f"{where}: {problem.path}: {problem.message}" for problem in spec_rules.check(cluster)]
-    if stack is not None and cluster.name != stack:
-        problems.append(
-            f"{where}: name: {cluster.name} is not the name of the stack; its hosts are found by it: use {stack}"
-        )
-    if problems:
+    if problems := _of_another_stack(cluster, where, stack):
         raise SpecError(problems)
     return cluster
+
+
+def _of_another_stack(cluster: Cluster, where: str, stack: str | None) -> list[str]:
+    if stack is None or cluster.name == stack:
+        return []
+    return [f"{where}: name: {cluster.name} is not the name of the stack; its hosts are found by it: use {stack}"]
 
 
 def _line(problem: Any) -> str:

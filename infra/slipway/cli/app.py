@@ -10,7 +10,7 @@ from importlib.metadata import version as package_version
 import typer
 
 from slipway import __version__
-from slipway.cli import doctor, engines, env, release, stacks, status, tests
+from slipway.cli import check, doctor, engines, env, release, stacks, status, tests
 from slipway.cli.problems import guarded
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ _TOOLS = "This machine"
 app.command(rich_help_panel=_STACKS)(stacks.up)
 app.command(rich_help_panel=_STACKS)(stacks.preview)
 app.command(rich_help_panel=_STACKS)(stacks.refresh)
+app.command(rich_help_panel=_STACKS)(check.check)
 app.command(rich_help_panel=_STACKS)(stacks.destroy)
 app.command(rich_help_panel=_STACKS)(status.status)
 app.command(rich_help_panel=_STACKS)(status.report)

@@ -9,11 +9,10 @@ from typing import Annotated
 
 import typer
 
-from slipway import documents, spec
+from slipway import documents, lint, release, spec
 from slipway import stack as stacks
 from slipway.cli import setup
 from slipway.cli.problems import FAILED, Problem
-from slipway.lint import change_rules
 from slipway.switches import TASKS
 from slipway.timing import elapsed
 
@@ -69,6 +68,25 @@ def kubeconfig(stack: Stack = "lab") -> None:
     typer.echo(text.rstrip("\n"))
 
 
+def case(stack: str) -> lint.Case:
+    """Return what the rules judge of a stack: its file, its release, and what is deployed.
+
+    Raises:
+        StackError, SpecError, ReleaseError: no such stack, or mistakes in its file or in the release's.
+    """
+    file = stacks.file(stack)
+    cluster = spec.read(file)
+    deployed = stacks.deployed(stack)
+    return lint.Case(
+        cluster=cluster,
+        release=release.load(cluster.release),
+        before=lint.deployed_release(deployed),
+        deployed=deployed,
+        stack_file=documents.shown(file),
+        release_file=release.shown(cluster.release),
+    )
+
+
 def _run(verb: str, stack: str, options: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
     """Run one Pulumi command on a stack with this terminal; `more` goes into its environment.
 
@@ -79,8 +97,7 @@ def _run(verb: str, stack: str, options: list[str], more: Mapping[str, str] = Ma
     for line in stacks.recover(stack, environment):
         typer.echo(line, err=True)
     if verb in ("up", "preview"):
-        file = stacks.file(stack)
-        change_rules.refuse(spec.load(file), stacks.deployed(stack), documents.shown(file))
+        lint.refuse(case(stack))
     if stacks.stream([verb, "--stack", stack, *options], {**environment, **more}) != 0:
         raise Problem(
             f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there"

@@ -21,7 +21,7 @@ from slipway.release.model import (
     Toolchain,
     Variant,
 )
-from slipway.release.reading import load
+from slipway.release.reading import known_ids, load, shown
 from slipway.release.texts import Arch
 
 __all__ = [
@@ -41,5 +41,7 @@ __all__ = [
     "Target",
     "Toolchain",
     "Variant",
+    "known_ids",
     "load",
+    "shown",
 ]

@@ -21,6 +21,21 @@ CLUSTER = "cluster"
 """Pods that the cluster's own scheduler moves; no host is changed for them."""
 
 
+ROLES: dict[str, tuple[str, ...]] = {
+    "etcd": ("etcd", "etcd_events"),
+    "apiserver": ("apiservers",),
+    "controllers": ("apiservers",),
+    "kubelet": (POOLS,),
+    "kube_proxy": (POOLS,),
+    "containerd": (POOLS,),
+    **dict.fromkeys(
+        ("nvidia_driver", "nvidia_fabric", "nvidia_container", "cuda", "dcgm", "rdma"),
+        (GPU_POOLS,),
+    ),
+}
+"""Which hosts have a role that installs components."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Known:
     """What a component is.

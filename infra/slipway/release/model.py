@@ -8,6 +8,7 @@ only packages takes its version from the next less specific one.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -437,6 +438,21 @@ class Release(_Model):
         So a release can hold back `kubelet` at another version than `kubernetes`.
         """
         return file if file in self.components else component
+
+    def owners(self, package: str, target: Target) -> set[str]:
+        """Return the repositories that own a package's name on a kind of host: those with the longest pattern for it.
+
+        It is one, unless two claim the same pattern.
+        """
+        patterns = [
+            (len(pattern), name)
+            for name, repository in self.repositories.items()
+            if repository.source(target)
+            for pattern in repository.owns
+            if fnmatch.fnmatchcase(package, pattern)
+        ]
+        longest = max(patterns, default=(0, ""))[0]
+        return {name for length, name in patterns if length == longest}
 
     def unverified(self) -> Iterator[tuple[str, str]]:
         """Yield (path in the file, what) for everything in the release that nobody could confirm."""

@@ -13,6 +13,16 @@ from slipway.release.model import Release, ReleaseError
 from slipway.release.texts import MEANING
 
 
+def shown(release: str) -> str:
+    """Return the file of a release as messages have it."""
+    return documents.shown(paths.releases() / f"{release}.yaml")
+
+
+def known_ids(folder: Path | None = None) -> list[str]:
+    """Return the ids of the releases that there are."""
+    return sorted(file.stem for file in (folder or paths.releases()).glob("*.yaml"))
+
+
 def load(release: str, folder: Path | None = None) -> Release:
     """Read and check a release by its id.
 
@@ -29,7 +39,7 @@ def load(release: str, folder: Path | None = None) -> Release:
     try:
         data = documents.load(path)
     except FileNotFoundError:
-        known = sorted(file.stem for file in folder.glob("*.yaml"))
+        known = known_ids(folder)
         near = documents.nearest(release, known)
         raise ReleaseError(f"{shown}: no release {release!r}{near}; there are: {', '.join(known) or 'none'}") from None
     except documents.DocumentError as error:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway import paths, spec, stack
-from slipway.lint import change_rules
+from slipway import lint, paths, spec, stack
 
 LAB: dict[str, Any] = yaml.safe_load((paths.root() / "stacks/Pulumi.lab.yaml").read_text())["config"][spec.CONFIG_KEY]
 DEPLOYED: dict[str, dict[str, Any]] = {
@@ -21,11 +20,11 @@ DEPLOYED: dict[str, dict[str, Any]] = {
 }
 
 
-def problems(section: str, key: str, value: object, deployed: change_rules.Deployed = DEPLOYED) -> list[str]:
+def problems(section: str, key: str, value: object, deployed: dict[str, Any] = DEPLOYED) -> list[str]:
     data = copy.deepcopy(LAB)
     data[section][key] = value
     try:
-        change_rules.refuse(spec.parse(data, "f"), deployed, "f")
+        lint.refuse(lint.Case(cluster=spec.parse(data, "f"), deployed=deployed, stack_file="f"))
     except spec.SpecError as error:
         return error.problems
     return []
@@ -34,8 +33,8 @@ def problems(section: str, key: str, value: object, deployed: change_rules.Deplo
 @pytest.mark.parametrize(
     ("section", "key", "value", "said"),
     [
-        ("etcd", "count", 1, "f: etcd.count: a running etcd of 3 cannot become one of 1, "),
-        ("etcd_events", "count", 5, "f: etcd_events.count: a running etcd of 3 cannot become one of 5, "),
+        ("etcd", "count", 1, "f: etcd.count: a running etcd of 3 cannot become one of 1: "),
+        ("etcd_events", "count", 5, "f: etcd_events.count: a running etcd of 3 cannot become one of 5: "),
         ("network", "services", "10.90.0.0/16", "f: network.services: the cluster that is there has 10.97.0.0/16 and "),
         ("network", "pod_prefix", 25, "f: network.pod_prefix: the cluster that is there has 24 and "),
     ],
@@ -43,7 +42,7 @@ def problems(section: str, key: str, value: object, deployed: change_rules.Deplo
 def test_refused(section: str, key: str, value: object, said: str) -> None:
     (problem,) = problems(section, key, value)
     assert problem.startswith(said)
-    assert problem.endswith("or first run: ./slipway destroy lab")
+    assert "or first run: ./slipway destroy lab [" in problem
     assert problems(section, key, value, {}) == []
 
 
