@@ -92,26 +92,33 @@ class Plan:
         waves: every host exactly once, no wave empty.
         may_fail: how many hosts may fail without stopping the rollout.
         total: hosts of the whole play, which that number and the size of waves relate to.
-        canaries: hosts any of which stops the rollout when it fails, whatever the budget.
+        troubled: hosts on which the last update failed, so that their failing again says little.
     """
 
     waves: Waves
     may_fail: int = 0
     total: int = 0
-    canaries: frozenset[str] = frozenset()
+    troubled: frozenset[str] = frozenset()
+
+    @property
+    def canaries(self) -> frozenset[str]:
+        """Hosts any of which stops the rollout when it fails, whatever the budget."""
+        return frozenset(self.waves[0]) - self.troubled if self.waves else frozenset()
 
     def left(self, done: int) -> list[str]:
         """Return the hosts that are not begun after so many waves."""
         return [host for wave in self.waves[done:] for host in wave]
 
-    def stopped(self, done: int, failed: Collection[str]) -> str:
+    def stopped(self, done: int, failed: Collection[str], well: int) -> str:
         """Return one line why the rollout ends after so many waves; "" when it goes on or is complete.
 
         Args:
             done: how many waves were gone through.
             failed: hosts that failed or could not be reached. Deferred ones are none.
+            well: how many hosts went well. While none did, as canaries were deferred, those that follow are canaries.
         """
-        left, canaries = self.left(done), sorted(self.canaries.intersection(failed))
+        left = self.left(done)
+        canaries = sorted((self.canaries if well else frozenset(failed) - self.troubled).intersection(failed))
         if not left or not (canaries or len(failed) > self.may_fail):
             return ""
         why = f"{len(failed)} of {self.total} hosts failed ({first_few(sorted(failed))}), the budget is {self.may_fail}"
@@ -169,8 +176,7 @@ def plan(
         case "waves":
             grouped = _units(hosts, converged, failure_domains or {}, units or {}, troubled)
             waves = _growing(grouped, limits or Limits(), total)
-            canaries = frozenset(waves[0]).difference(troubled) if waves else frozenset()
-            return Plan(waves, (budget or Budget()).may_fail(total), total, canaries)
+            return Plan(waves, (budget or Budget()).may_fail(total), total, frozenset(troubled).intersection(hosts))
         case _:
             raise RolloutError(f"rollout.mode: {mode!r} is none of {', '.join(get_args(Mode))}")
 

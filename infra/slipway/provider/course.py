@@ -31,18 +31,20 @@ class Course:
     stopped: str = ""
     _waves: dict[str, int] = field(init=False)
     _failed: set[str] = field(default_factory=set)
+    _well: int = 0
 
     def __post_init__(self) -> None:
         self._waves = {host: number for number, wave in enumerate(self.plan.waves, 1) for host in wave}
 
     def next(self, *, cancelled: bool) -> list[str]:
         """Return the next wave; none when there is no other, or no other may begin."""
-        self.stopped = self._cancelled() if cancelled else self.plan.stopped(self.done, self._failed)
+        self.stopped = self._cancelled() if cancelled else self.plan.stopped(self.done, self._failed, self._well)
         return [] if self.stopped or self.done == len(self.plan.waves) else self.plan.waves[self.done]
 
     def take(self, results: Mapping[str, Result]) -> None:
         """Take in what came of the hosts of the wave that was next."""
         self.results |= results
+        self._well += sum(result.ok for result in results.values())
         self._failed |= {host for host in results if self.outcome(host) in journals.BAD}
         self.done += 1
 
