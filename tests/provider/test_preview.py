@@ -136,7 +136,7 @@ def test_drift_is_shown_by_host_and_file_and_the_next_up_mends_that_host_only(pr
     assert set(told) == {"probe-0"}
     shown = project.up().stdout
     assert done(shown) == {"probe-0": set(told["probe-0"][1]["wouldChange"])}
-    assert "probe-1 done, 0 changed" in shown
+    assert "1 of 2 hosts are at their digest already" in shown
 
     assert project.on_host("probe-0", "cat /proc/sys/net/ipv4/tcp_keepalive_time").strip() == "600"
     assert project.on_host("probe-0", "systemctl is-active probe; systemctl show -P Nice probe").split() == [

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from slipway.play import journal as journals
-from slipway.play import runner
+from slipway.play import runner, survey
+from slipway.play.broker import Order
 from slipway.play.runner import Result
 from slipway.provider import converging, play_state
 from slipway.provider.log import Log
+from slipway.provider.orders import Orders
 from slipway.provider.play_inputs import PlayHost, PlayInputs
 from slipway.provider.resource import Call, InitFailed, State
 
@@ -53,8 +56,16 @@ class Hosts:
         self.outcomes = outcomes
         self.waves: list[list[str]] = []
         self.call: Call | None = None
-        monkeypatch.setattr(converging, "orders", lambda inputs, forced: dict.fromkeys(h.name for h in inputs.hosts))
+        self.seen: dict[str, Result] = {}
+        self.always: Collection[str] = ()
+        self.unwell: Collection[str] = ()
+        self.seen_after: list[list[str]] = []
+        monkeypatch.setattr(Orders, "of", lambda _, hosts: dict.fromkeys(hosts, Order({})))
+        monkeypatch.setattr(survey, "survey", self._survey)
         monkeypatch.setattr(runner, "converge", self._converge)
+
+    async def _survey(self, targets: Sequence[runner.Target], playbook: str, **_: Any) -> dict[str, Result]:
+        return {target.name: self.seen.get(target.name, Result(ok=True)) for target in targets}
 
     async def _converge(self, targets: Sequence[runner.Target], orders: Any, **rest: Any) -> dict[str, Result]:
         names = [target.name for target in targets]
@@ -73,10 +84,14 @@ class Hosts:
     async def before(self, wave: Sequence[str]) -> Mapping[str, Result]:
         return {name: self.outcomes[name] for name in wave if self.outcomes.get(name, OK).deferred}
 
-    def adapt(self, host: str, order: Any) -> Any:
-        return order
+    def turns(self, untouched: Collection[str]) -> Collection[str]:
+        return self.always
+
+    def adapt(self, host: str, order: Order) -> Order:
+        return replace(order, inputs={"force": host in self.unwell})
 
     async def after(self, results: Mapping[str, Result]) -> Mapping[str, Result]:
+        self.seen_after.append(sorted(results))
         return results
 
 
@@ -194,3 +209,50 @@ def test_the_journal_is_told_of_waves_and_hosts(play, monkeypatch):
     ]
     assert end.waves == 2
     assert end.stopped.startswith("stopped after wave 2 of 3")
+
+
+def test_hosts_at_their_digest_are_in_no_wave(play, monkeypatch):
+    hosts, memory = Hosts(monkeypatch), Memory()
+    at = play.digests()
+    hosts.seen = {name: Result(ok=True, digest=at[name]) for name in ("n0", "n1", "n2", "n3", "n4", "n6")}
+    results = play_state.results(converge(play, hosts, journal=memory))
+    assert hosts.waves == [["n5"]]
+    assert results["n0"].items() >= {"ok": True, "changed": 0, "tasks": 0, "digest": at["n0"]}.items()
+    assert ("n0", 0, "unchanged") in memory.told
+    assert ("n5", 1, "converged") in memory.told
+
+
+def test_nothing_runs_where_all_are_at_their_digest(play, monkeypatch):
+    hosts = Hosts(monkeypatch)
+    hosts.seen = {name: Result(ok=True, digest=digest) for name, digest in play.digests().items()}
+    long_ago = {"n3": {"ok": True, "at": "2020-01-01T00:00:00Z"}}
+    assert len(play_state.results(converge(play, hosts))) == 7
+    assert not hosts.waves
+    converge(play, hosts, long_ago)
+    assert hosts.waves == [["n3"]]  # due for review: it is not even asked
+
+
+def test_a_host_that_cannot_be_read_fails_in_its_wave_without_a_run(play, monkeypatch):
+    hosts = Hosts(monkeypatch)
+    hosts.seen = {"n1": GONE}
+    error = failed(play, hosts)
+    assert hosts.waves == [["n0"], ["n2"], ["n3", "n4", "n5", "n6"]]
+    assert error.reasons == ["n1: unreachable: no answer"]
+    hosts.waves.clear()
+    hosts.seen = {"n0": GONE}
+    assert failed(play, hosts).reasons[0].startswith("stopped after wave 1 of 3: the canary failed (n0)")
+    assert not hosts.waves
+
+
+def test_a_gate_may_give_hosts_at_their_digest_a_turn_and_have_them_gone_through(play, monkeypatch):
+    hosts = Hosts(monkeypatch)
+    hosts.seen = {name: Result(ok=True, digest=digest) for name, digest in play.digests().items()}
+    hosts.always, hosts.unwell = ["n0", "n1"], ["n1"]
+    results = play_state.results(converge(play, hosts))
+    assert hosts.waves == [["n1"]]
+    assert hosts.seen_after == [["n2", "n3", "n4", "n5", "n6"], ["n0"], ["n1"]]
+    assert {name: result.get("wave", 0) for name, result in results.items()} == {
+        "n0": 1,
+        "n1": 2,
+        **dict.fromkeys(["n2", "n3", "n4", "n5", "n6"], 0),
+    }

@@ -30,6 +30,23 @@ def test_the_wanted_digest_depends_on_values_and_not_on_order(one, other):
     assert (digest(variables=one) == digest(variables=other)) == same
 
 
+@settings(deadline=None)
+@given(variables, variables)
+def test_the_digests_of_many_hosts_are_those_of_each(common, own):
+    about = {"content": "c", "release": "r", "secrets": {"s": "x"}}
+    found = manifest.wanted_digests(**about, common=common, own={"a": own, "b": {}})
+    assert found == {"a": digest(variables=common | own), "b": digest(variables=common)}
+
+
+def test_the_wanted_digest_stays_what_it_is():
+    # Another one for the same content would converge every host of every cluster anew.
+    variables = {"b": {"y": [1, "ä"], "x": None}, "a": True}
+    assert (
+        manifest.wanted_digest(content="c", release="r", variables=variables, secrets={"s": "x"})
+        == "29e9740840b2d6b47a135bf340e696cc35e130d0c530aa903a3a6ed755dbaf92"
+    )
+
+
 @pytest.mark.parametrize(
     "change", [{"content": "d"}, {"release": "s"}, {"variables": {}}, {"secrets": {"s": "y"}}, {"secrets": {}}]
 )

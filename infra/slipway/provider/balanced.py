@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -67,6 +67,10 @@ class Balanced:
         declared = [host.name for host in self.inputs.hosts]
         reason = await self._until_none(lambda seen: cannot_stop(seen, wave, declared), _STEADY_SECONDS)
         return dict.fromkeys(wave, Result(ok=False, reason=f"not changed: {reason}")) if reason else {}
+
+    def turns(self, untouched: Collection[str]) -> Collection[str]:
+        """None: a server at its digest is left alone."""
+        return ()
 
     def adapt(self, host: str, order: Order) -> Order:
         """API servers get what they are to become as it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -10,13 +10,14 @@ from typing import Any, Protocol
 from slipway import pki
 from slipway.node import bundle
 from slipway.play import journal as journals
-from slipway.play import runner, tokens
-from slipway.play.broker import BrokerError, Listener, Order, TokenMaker, declared
+from slipway.play import runner, survey, tokens
+from slipway.play.broker import BrokerError, Listener, Order, TokenMaker
 from slipway.play.rollout import Plan, RolloutError
 from slipway.provider import play_state, progress
 from slipway.provider.course import Course, Telling
 from slipway.provider.log import stamp
-from slipway.provider.play_inputs import PlayHost, PlayInputs
+from slipway.provider.orders import Orders
+from slipway.provider.play_inputs import PlayInputs
 from slipway.provider.resource import Call, ResourceError, State, in_thread
 
 SLACK_SECONDS = 120
@@ -31,6 +32,9 @@ class Gate(Protocol):
 
     async def before(self, wave: Sequence[str]) -> Mapping[str, runner.Result]:
         """Make the hosts of a wave ready for a change; return a result for each one that cannot take part now."""
+
+    def turns(self, untouched: Collection[str]) -> Collection[str]:
+        """Return those of hosts at their digest that have their turn all the same."""
 
     def adapt(self, host: str, order: Order) -> Order:
         """Return the order of a host as it is carried out in its wave; its digest stays what it is."""
@@ -48,6 +52,9 @@ async def converge(
 ) -> State:
     """Converge all hosts of a play and return its new state.
 
+    Hosts are read first. Those at their digest are in no wave; those that cannot be reached fail when their wave comes,
+    without a second try.
+
     Args:
         call: the request.
         inputs: the play.
@@ -60,22 +67,29 @@ async def converge(
         ResourceError: the play could not begin.
     """
     names = [host.name for host in inputs.hosts]
+    wanted = Orders(inputs, play_state.forced(state))
+    seen = await _read(call, inputs, wanted)
+    turns = gate.turns(seen.untouched) if gate else ()
+    through = {name: result for name, result in seen.untouched.items() if name not in turns}
+    left = [name for name in names if name not in through]
     try:
-        plan = inputs.plan(await gate.order(names) if gate else names, converged, play_state.troubled(state))
-        wanted = await in_thread(orders, inputs, play_state.forced(state))
+        orders = await in_thread(wanted.of, set(left) - seen.unfit.keys())
+        if gate and through:
+            through = dict(await gate.after(through))
+        plan = inputs.plan(await gate.order(left) if gate else left, converged, play_state.troubled(state))
     except (bundle.BundleError, BrokerError, RolloutError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
-    course = Course(plan)
+    course = Course(plan, through)
     shown = progress.Progress(call.log, plan.waves, tasks=progress.tasks_wanted(len(names)))
     telling = Telling(course, shown, call.journal)
-    telling.journal.begin(_begin(call, inputs, plan))
+    telling.begins(_begin(call, inputs, plan))
     try:
         with runner.private_folder() as scratch:
             run = Runs(call, inputs, telling, _token_maker(inputs.kubeconfig, scratch))
             async with shown.ticking():
                 while wave := course.next(cancelled=call.cancelled.is_set()):
                     telling.wave_begins()
-                    course.take(await _wave(wave, wanted, run, gate))
+                    course.take(await _wave(wave, orders, seen, run, gate))
                     telling.wave_ended()
     finally:
         telling.ended()
@@ -83,15 +97,42 @@ async def converge(
     return play_state.outcome(state, names, course)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What hosts said before anything ran.
+
+    Args:
+        untouched: the results of those at their digest.
+        unfit: the results of those that could not be read.
+    """
+
+    untouched: Mapping[str, runner.Result]
+    unfit: Mapping[str, runner.Result]
+
+
+async def _read(call: Call, inputs: PlayInputs, wanted: Orders) -> _Seen:
+    """Read all hosts but those that are gone through anyway."""
+    targets = [host.target() for host in inputs.hosts if host.name not in wanted.forced]
+    call.log.status(f"reading {len(targets)} host{'s' * (len(targets) != 1)}")
+    said = await survey.survey(targets, inputs.playbook, ssh_key=inputs.ssh_key, cancelled=call.cancelled)
+    untouched = await in_thread(wanted.untouched, said)
+    if untouched:
+        call.log.info(f"{len(untouched)} of {len(inputs.hosts)} hosts are at their digest already")
+    return _Seen(untouched, {name: result for name, result in said.items() if not result.ok})
+
+
 async def _wave(
-    wave: Sequence[str], wanted: Mapping[str, Order], run: Runs, gate: Gate | None
+    wave: Sequence[str], orders: Mapping[str, Order], seen: _Seen, run: Runs, gate: Gate | None
 ) -> dict[str, runner.Result]:
     """Converge the hosts of one wave; return what came of each."""
-    deferred = await gate.before(wave) if gate else {}
-    outcomes = await run(
-        {name: gate.adapt(name, wanted[name]) if gate else wanted[name] for name in wave if name not in deferred}
-    )
-    return {**deferred, **(await gate.after(outcomes) if gate else outcomes)}
+    results = {name: seen.unfit[name] for name in wave if name in seen.unfit}
+    fit = [name for name in wave if name not in results]
+    results |= await gate.before(fit) if gate and fit else {}
+    going = {name: gate.adapt(name, orders[name]) if gate else orders[name] for name in fit if name not in results}
+    at_digest = {name for name, order in going.items() if name in seen.untouched and not order.inputs["force"]}
+    outcomes = await run({name: order for name, order in going.items() if name not in at_digest})
+    outcomes |= {name: seen.untouched[name] for name in at_digest}
+    return {**results, **(await gate.after(outcomes) if gate else outcomes)}
 
 
 @dataclass(frozen=True)
@@ -141,29 +182,6 @@ def _begin(call: Call, inputs: PlayInputs, plan: Plan) -> journals.Begin:
         pools={host.name: host.pool or host.group or "" for host in inputs.hosts},
         may_fail=plan.may_fail,
     )
-
-
-def orders(inputs: PlayInputs, forced: Set[str]) -> dict[str, Order]:
-    """Return what each host is to become; those in `forced` are gone through even at their digest."""
-    bundles = bundle.ensure()
-    return {host.name: _order(inputs, host, bundles, force=host.name in forced) for host in inputs.hosts}
-
-
-def _order(inputs: PlayInputs, host: PlayHost, bundles: bundle.Bundles, *, force: bool) -> Order:
-    variables = inputs.variables(host)
-    told = {
-        "playbook": inputs.playbook,
-        "groups": [group for group in (host.group, host.pool) if group],
-        "release": inputs.release,
-        "digest": inputs.wanted(host),
-        "vars": variables,
-        "secrets": inputs.secrets,
-        "bundles": bundles.as_dict(),
-        "force": force,
-        "by": progress.by(),
-        "timeout_seconds": inputs.timeout_seconds,
-    }
-    return Order(told, declared(variables))
 
 
 def _token_maker(kubeconfig: str | None, scratch: Any) -> TokenMaker | None:

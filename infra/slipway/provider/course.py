@@ -102,6 +102,12 @@ class Telling:
         self.progress(host, event)
         self.journal.event(host, event)
 
+    def begins(self, begin: journals.Begin) -> None:
+        """Tell that it begins, and of the hosts that have nothing to do."""
+        self.journal.begin(begin)
+        for host in self.course.results:
+            self._through(host)
+
     def wave_begins(self) -> None:
         """Tell that the next wave begins."""
         number = self.course.done + 1

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 
-from slipway.play import disruption, findings, runner
+from slipway.play import disruption, findings, runner, survey
 from slipway.play.broker import Event, Order
 from slipway.play.findings import Change, Finding
-from slipway.provider.resource import Call
+from slipway.provider.orders import Orders
+from slipway.provider.resource import Call, in_thread
 
-_LOCK_SECONDS = 30
-"""How long a look waits for a run that is at work on the host."""
+_CHECK = {"check": True, "diff": True, "lock_seconds": 30}
+"""Inputs of a check run: among them how long it waits for a run that is at work on the host."""
 
 
 async def look(
     call: Call,
     targets: Sequence[runner.Target],
-    orders: Mapping[str, Order],
+    orders: Orders,
     pools: Mapping[str, str],
     *,
     means: findings.Means,
     costs: Mapping[str, disruption.Role],
     variables: Mapping[str, Set[str]],
-    ssh_key: str,
     timeout_seconds: int,
 ) -> dict[str, Finding]:
     """Return what is found on each host. Hosts that cannot be reached are findings, too.
@@ -31,31 +31,62 @@ async def look(
     Args:
         call: the request.
         targets: the hosts.
-        orders: what each is to become. A host that is at its digest is left alone, unless its order has `force`.
+        orders: what each is to become. A host that is at its digest is left alone, unless it is forced.
         pools: host → its pool.
         means: how to look.
         costs: what changes cost, by role.
         variables: host → names of its variables that have another value than before.
-        ssh_key: the private key that hosts accept.
         timeout_seconds: how long it may take.
+
+    Raises:
+        bundle.BundleError, BrokerError: the hosts cannot be told what they are to become.
     """
-    if not targets:
-        return {}
     samples = findings.sample(pools) if means == "sample" else {}
-    checked = {host for hosts in samples.values() for host in hosts} if samples else set(orders)
-    if means == "digest":
-        checked = set()
+    match means:
+        case "check":
+            checked = set(pools)
+        case "sample":
+            checked = {host for hosts in samples.values() for host in hosts}
+        case "digest":
+            checked = set()
+    call.log.status(f"looking at {len(targets)} host{'s' * (len(targets) != 1)}")
+    ssh_key, playbook = orders.inputs.ssh_key, orders.inputs.playbook
+    # A host that is checked whatever its digest need not be asked for it.
+    read = [target for target in targets if target.name not in checked & orders.forced]
+    seen = await survey.survey(read, playbook, ssh_key=ssh_key, cancelled=call.cancelled)
+    untouched = await in_thread(orders.untouched, seen)
+    found = {}
+    for name, result in seen.items():
+        if not result.ok or name in untouched:
+            found[name] = _by_check(result, (), disruption.NONE)
+        elif name not in checked:
+            found[name] = _by_digest(result, orders.digests[name], samples.get(pools[name], []))
+    left = [target for target in targets if target.name not in found]
+    if left:
+        found |= await _check(call, left, orders, costs, variables, timeout_seconds)
+    return {target.name: found[target.name] for target in targets}
+
+
+async def _check(
+    call: Call,
+    targets: Sequence[runner.Target],
+    orders: Orders,
+    costs: Mapping[str, disruption.Role],
+    variables: Mapping[str, Set[str]],
+    timeout_seconds: int,
+) -> dict[str, Finding]:
+    """Run the playbook in check mode."""
     changes: dict[str, list[Change]] = defaultdict(list)
 
     def listen(host: str, event: Event) -> None:
         if event.get("event") == "task" and event.get("status") == "changed":
             changes[host].append(findings.change(event))
 
-    call.log.status(f"looking at {len(targets)} host{'s' * (len(targets) != 1)}")
+    wanted = await in_thread(orders.of, {target.name for target in targets})
     results = await runner.converge(
         targets,
-        {name: _looking(order, check=name in checked) for name, order in orders.items()},
-        ssh_key=ssh_key,
+        {name: Order({**order.inputs, **_CHECK}) for name, order in wanted.items()},
+        ssh_key=orders.inputs.ssh_key,
         authorities={},  # nothing is signed while looking
         make_token=None,
         listener=listen,
@@ -66,18 +97,8 @@ async def look(
     for name, result in results.items():
         own = tuple(changes[name])
         changed = [(change.role, change.task) for change in own]
-        cost = disruption.total(costs, changed, variables.get(name, frozenset()))
-        if result.ok and name not in checked:
-            representatives = samples.get(pools[name], [])
-            found[name] = _by_digest(result, str(orders[name].inputs["digest"]), representatives)
-        else:
-            found[name] = _by_check(result, own, cost)
+        found[name] = _by_check(result, own, disruption.total(costs, changed, variables.get(name, frozenset())))
     return found
-
-
-def _looking(order: Order, *, check: bool) -> Order:
-    how = {"check": True, "diff": True, "lock_seconds": _LOCK_SECONDS} if check else {"look": True, "secrets": {}}
-    return Order({**order.inputs, **how})
 
 
 def _by_check(result: runner.Result, changes: tuple[Change, ...], cost: disruption.Cost) -> Finding:

@@ -191,6 +191,10 @@ class Members:
             return self._without_majority(view, wave)
         return {host: _failed(reason) for host in wave if (reason := await self._reason(self._make_ready, host))}
 
+    def turns(self, untouched: Collection[str]) -> Collection[str]:
+        """All of them: a member may be unwell whatever the digest of its host."""
+        return untouched
+
     def adapt(self, host: str, order: Order) -> Order:
         """Tell a member that joins how to begin; go through one that is not well, whatever its digest."""
         if host in self._forced:

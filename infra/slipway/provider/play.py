@@ -14,6 +14,7 @@ from slipway.provider import converging, leaving, play_state, wire
 from slipway.provider.balanced import Balanced
 from slipway.provider.look import look
 from slipway.provider.members import MembersError, members_of
+from slipway.provider.orders import Orders
 from slipway.provider.play_inputs import PlayInputs
 from slipway.provider.resource import Call, InitFailed, Resource, ResourceError, State, in_thread
 from slipway.provider.serving import Serving
@@ -201,6 +202,7 @@ def _to_drain(old: PlayInputs, inputs: PlayInputs, state: State) -> dict[str, dr
         raise ResourceError(str(error)) from None
     draining = drain_rule.draining_variables(roles, paths.root() / "roles")
     earlier, results = {host.name: host for host in old.hosts}, play_state.results(state)
+    was_to_be, is_to_be = old.digests(), inputs.digests()
     return {
         host.name: drain.Leaver(host.name, host.address, host.port)
         for host in inputs.hosts
@@ -208,8 +210,8 @@ def _to_drain(old: PlayInputs, inputs: PlayInputs, state: State) -> dict[str, dr
         and was.host_key == host.host_key
         and drain_rule.needs_drain(
             is_at=results.get(host.name, {}).get("digest", ""),
-            was_to_be=old.wanted(was),
-            is_to_be=inputs.wanted(host),
+            was_to_be=was_to_be[host.name],
+            is_to_be=is_to_be[host.name],
             before=old.variables(was),
             after=inputs.variables(host),
             draining=draining,
@@ -222,26 +224,24 @@ async def _look(
 ) -> dict[str, Finding]:
     """Look at hosts: at all of them, or only at those not at their digest and those that are forced."""
     try:
-        orders = await in_thread(converging.orders, inputs, forced)
         costs = await in_thread(disruption.load, paths.root() / "roles")
+        earlier = {host.name: old.variables(host) for host in old.hosts} if old else {}
+        return await look(
+            call,
+            [host.target() for host in inputs.hosts],
+            Orders(inputs, forced),
+            {host.name: host.pool or host.group or "" for host in inputs.hosts},
+            means=means,
+            costs=costs,
+            variables={
+                host.name: {_top(path) for path in wire.difference(earlier[host.name], inputs.variables(host))}
+                for host in inputs.hosts
+                if host.name in earlier
+            },
+            timeout_seconds=inputs.timeout_seconds + converging.SLACK_SECONDS,
+        )
     except (bundle.BundleError, BrokerError, disruption.DisruptionError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
-    earlier = {host.name: old.variables(host) for host in old.hosts} if old else {}
-    return await look(
-        call,
-        [host.target() for host in inputs.hosts],
-        orders,
-        {host.name: host.pool or host.group or "" for host in inputs.hosts},
-        means=means,
-        costs=costs,
-        variables={
-            host.name: {_top(path) for path in wire.difference(earlier[host.name], inputs.variables(host))}
-            for host in inputs.hosts
-            if host.name in earlier
-        },
-        ssh_key=inputs.ssh_key,
-        timeout_seconds=inputs.timeout_seconds + converging.SLACK_SECONDS,
-    )
 
 
 def _means(inputs: PlayInputs, hosts: int) -> findings.Means:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal
 
@@ -140,8 +141,8 @@ class PlayInputs(Inputs):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> PlayInputs:
-        names = [host.name for host in self.hosts]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        count = Counter(host.name for host in self.hosts)
+        if twice := sorted(name for name, times in count.items() if times > 1):
             raise ValueError(f"hosts: {', '.join(twice)} is there more than once")
         return self
 
@@ -185,7 +186,18 @@ class PlayInputs(Inputs):
         )
 
     def wanted(self, host: PlayHost) -> str:
-        """Return the digest of what a host is to be."""
-        return manifest.wanted_digest(
-            content=self.digest, release=self.release, variables=self.variables(host), secrets=self.secrets
+        """Return the digest of what a host is to be. Of many hosts: `digests`."""
+        return self._digests([host])[host.name]
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of what each host is to be, by name."""
+        return self._digests(self.hosts)
+
+    def _digests(self, hosts: Sequence[PlayHost]) -> dict[str, str]:
+        return manifest.wanted_digests(
+            content=self.digest,
+            release=self.release,
+            common=self.vars,
+            own={host.name: host.vars for host in hosts},
+            secrets=self.secrets,
         )

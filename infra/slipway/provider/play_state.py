@@ -42,9 +42,7 @@ def due(inputs: PlayInputs, state: State) -> set[str]:
     """Return the hosts on which an update has something to do, as far as the state knows."""
     known, go = results(state), forced(state)
     return {
-        host.name
-        for host in inputs.hosts
-        if host.name in go or known.get(host.name, {}).get("digest") != inputs.wanted(host)
+        name for name, digest in inputs.digests().items() if name in go or known.get(name, {}).get("digest") != digest
     }
 
 

@@ -62,6 +62,10 @@ class Serving:
             deferred[name] = Result(ok=False, deferred=True, reason=f"deferred: {reason}{left}")
         return deferred
 
+    def turns(self, untouched: Collection[str]) -> Collection[str]:
+        """None: a node at its digest is left alone."""
+        return ()
+
     def adapt(self, host: str, order: Order) -> Order:
         """Nodes get what they are to become as it is."""
         return order

@@ -89,8 +89,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         found = reading.parse(self._on_host(reading.SCRIPT).decode(errors="replace"))
         answered = time.time()
         entry, at = found.entry(inputs["playbook"]), found.finished(inputs["playbook"])
-        if inputs.get("look"):
-            return {"event": "result", "ok": True, "changed": 0, "digest": at, "before": entry}
         if not inputs.get("force") and at == inputs["digest"]:
             provider.send({"event": "state", "state": "unchanged"})
             return {
