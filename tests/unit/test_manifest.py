@@ -62,14 +62,14 @@ def test_a_manifest_survives_the_way_from_the_host():
         "reason": "etcd : Start: no",
         "failed_task": "etcd : Start",
         "changed": 3,
-        "roles": {"etcd": {"digest": "e1", "result": "failed", "changed": 3}},
+        "roles": {"etcd": {"digest": "e1", "result": "failed", "changed": 3, "seconds": 1.25}},
         "started": "2026-01-31T12:00:00Z",
         "finished": None,
         "seconds": 1.5,
         "by": "me",
     }
     read = manifest.parse(json.dumps({"version": 1, "playbooks": {"etcd": entry}}))
-    assert read.playbooks["etcd"].roles["etcd"] == manifest.Role("e1", "failed", 3)
+    assert read.playbooks["etcd"].roles["etcd"] == manifest.Role("e1", "failed", 3, 1.25)
     assert not read.is_at("etcd", "d1")
     assert manifest.parse(json.dumps({"version": 1, "playbooks": {"etcd": {**entry, "result": "ok"}}})).is_at(
         "etcd", "d1"

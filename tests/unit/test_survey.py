@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 
-from slipway.play import remote
+from slipway.play import reading, remote
 from slipway.play.runner import Result, Target
 from slipway.play.survey import survey
 
@@ -14,7 +14,7 @@ SAID = {key: value for key, value in ENTRY.items() if key != "roles"}
 
 def results(monkeypatch, replies):
     async def run(targets, script, **_):
-        assert script.startswith("cd /var/lib/slipway")
+        assert script == reading.SCRIPT
         return {target.name: replies[target.name] for target in targets}
 
     monkeypatch.setattr(remote, "run", run)
@@ -23,7 +23,7 @@ def results(monkeypatch, replies):
 
 
 def manifest(**changes):
-    return json.dumps({"version": 1, "playbooks": {"node": ENTRY | changes}}) + "\n"
+    return "1700000000\n" + json.dumps({"version": 1, "playbooks": {"node": ENTRY | changes}}) + "\n"
 
 
 def test_a_host_is_at_what_its_last_run_brought_it_to(monkeypatch):
@@ -32,7 +32,7 @@ def test_a_host_is_at_what_its_last_run_brought_it_to(monkeypatch):
         {
             "good": remote.Reply(ok=True, status=0, output=manifest()),
             "bad": remote.Reply(ok=True, status=0, output=manifest(result="failed")),
-            "new": remote.Reply(ok=True, status=0, output="\n"),
+            "new": remote.Reply(ok=True, status=0, output="1700000000\n"),
         },
     )
     assert found["good"] == Result(ok=True, digest="d1", before=SAID, entry=SAID)

@@ -31,11 +31,12 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True)
 class Role:
-    """What one role did in the last run: digest of its files, `ok` or `failed`, number of changed tasks."""
+    """What one role did in the last run: digest of its files, `ok` or `failed`, number of changed tasks, how long."""
 
     digest: str
     result: str
     changed: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,12 @@ def parse_entry(data: Mapping[str, Any]) -> Entry:
         failed_task=data.get("failed_task"),
         changed=int(data.get("changed", 0)),
         roles={
-            name: Role(str(role.get("digest", "")), str(role.get("result", "")), int(role.get("changed", 0)))
+            name: Role(
+                str(role.get("digest", "")),
+                str(role.get("result", "")),
+                int(role.get("changed", 0)),
+                float(role.get("seconds", 0)),
+            )
             for name, role in data.get("roles", {}).items()
         },
         started=str(data.get("started", "")),

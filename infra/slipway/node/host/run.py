@@ -43,6 +43,7 @@ class Run:
         self._inputs: Line = {}
         self._roles: dict[str, dict[str, Any]] = {}
         self._changed = 0
+        self._task_began = 0.0
         self._failed_task: str | None = None
         self._reason: str | None = None
         self._stopping: str | None = None
@@ -183,6 +184,7 @@ class Run:
         kind = event.get("event")
         if kind == "play":
             self._ansible.forget_inputs()
+            self._task_began = time.monotonic()
         elif kind == "empty":
             self._playbook_applies = False
         elif kind == "waiting":
@@ -197,9 +199,12 @@ class Run:
             self._controller.send(event)
 
     def _count(self, event: dict[str, Any]) -> None:
-        role: dict[str, Any] = {"result": "ok", "changed": 0}
+        role: dict[str, Any] = {"result": "ok", "changed": 0, "seconds": 0.0}
         if event["role"]:
             role = self._roles.setdefault(event["role"], role)
+        now = time.monotonic()  # tasks follow each other: what passed since the last one was for this one
+        role["seconds"] = round(role["seconds"] + now - self._task_began, 2)
+        self._task_began = now
         if event["status"] == "changed":
             self._changed += 1
             role["changed"] += 1
