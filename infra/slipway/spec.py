@@ -61,11 +61,11 @@ def _network(value: object) -> ipaddress.IPv4Network:
 
 
 def _date(value: object) -> dt.date:
-    # Pulumi hands a day of a stack file on as a text with a time.
-    if isinstance(value, dt.date):
+    # Pulumi hands a day of a stack file on as a text with a time: 2027-01-31 00:00:00 +0000 UTC.
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
     try:
-        return dt.date.fromisoformat(str(value).partition("T")[0])
+        return dt.date.fromisoformat(str(value)[:10])
     except ValueError:
         raise ValueError("expected a day such as 2027-01-31") from None
 

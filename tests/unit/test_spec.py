@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,16 @@ def test_shipped_stacks_are_good(stack: str) -> None:
         ({"apiservers__flags": {"--v": "4"}}, "apiservers.flags.--v"),
         ({"addons": {"coredns": {"forward_to": "1.1.1.1 }"}}}, "addons.coredns.forward_to: "),
         ({"pools": [{"name": "a", "count": 1, "labels": {"kubernetes.io/os": "x"}}]}, "may not set kubernetes.io/os"),
+        (
+            {"waivers": [{"rule": "x", "reason": "long enough", "until": "soon"}]},
+            "waivers[0].until: expected a day such",
+        ),
+        (
+            {"waivers": [{"rule": "X y", "reason": "long enough", "until": "2027-01-31"}]},
+            "waivers[0].rule: expected the",
+        ),
+        ({"waivers": [{"rule": "x", "reason": "no", "until": "2027-01-31"}]}, "waivers[0].reason: "),
+        ({"waivers": [{"rule": "x", "reason": "long enough", "until": "2027-01-31"}]}, "waivers[0].rule: no rule 'x'"),
         ({"pools": [{"name": "a", "count": 1, "labels": {"slipway.dev/pool": "x"}}]}, "Slipway sets slipway.dev/pool"),
         ({"pools": [{"name": "a", "count": 1, "unit_size": 1}]}, "pools[0].unit_size: a unit of 1 host"),
         ({"pools": [{"name": "a", "count": 1, "failure_domains": 1}]}, "pools[0].failure_domains: 1 failure domain"),
@@ -136,6 +147,12 @@ def test_the_cluster_is_called_like_its_stack(tmp_path: Path) -> None:
     copied.write_text((paths.root() / "stacks/Pulumi.tiny.yaml").read_text())
     with pytest.raises(spec.SpecError, match="name: tiny is not the name of the stack"):
         spec.load(copied)
+
+
+@pytest.mark.parametrize("day", [dt.date(2027, 1, 31), "2027-01-31", "2027-01-31 00:00:00 +0000 UTC"])
+def test_a_day_is_read_as_yaml_and_as_pulumi_have_it(day: object) -> None:
+    waiver = {"rule": "etcd-alone", "reason": "a test of days", "until": day}
+    assert spec.parse(changed(waivers=[waiver]), "stack.yaml").waivers[0].until == dt.date(2027, 1, 31)
 
 
 def test_missing_file_and_broken_yaml(tmp_path: Path) -> None:

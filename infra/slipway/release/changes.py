@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from slipway import platforms
 from slipway.play import disruption
 from slipway.play.disruption import Cost, Role
-from slipway.release.known import CLUSTER, COMPONENTS, CONTROLLER, GPU_POOLS, POOLS, ROLES
+from slipway.release.known import CLUSTER, COMPONENTS, CONTROLLER, GPU_POOLS, POOLS, PROGRAMS, ROLES
 from slipway.release.model import Pinned, Release, Target
 from slipway.spec import GROUPS, Cluster
 
@@ -57,10 +57,15 @@ def _component(name: str, before: Release, after: Release, roles: Mapping[str, R
     kinds = list(dict.fromkeys((*before.targets, *after.targets)))
     for kind in kinds:
         old, new = _at(before, name, kind), _at(after, name, kind)
+        if name in PROGRAMS and name in {*before.components, *after.components}:
+            # Where a release has no such component, the program comes from the one that it is part of.
+            old, new = old or _at(before, PROGRAMS[name][0], kind), new or _at(after, PROGRAMS[name][0], kind)
+            if old and new and old.version == new.version:
+                continue
         if old != new:
             pairs.setdefault((_version(old), _version(new)), []).append(kind)
     known = COMPONENTS[name]
-    costs, assumed = costs_of(name, roles)
+    costs, assumed = costs_of(name, roles, held={one for one in PROGRAMS if one in after.components})
     for (old_version, new_version), on in pairs.items():
         shown = f"{new_version}, other files" if old_version == new_version else new_version
         everywhere = len(on) == len(kinds)
@@ -78,15 +83,24 @@ def _version(pinned: Pinned | None) -> str:
     return f"{pinned.version} ({pinned.modules})" if pinned.modules else pinned.version
 
 
-def costs_of(name: str, roles: Mapping[str, Role]) -> tuple[dict[str, Cost], bool]:
-    """Return what a new version of a component costs each group that has it, and whether that is only assumed."""
+def costs_of(name: str, roles: Mapping[str, Role], held: Collection[str] = ()) -> tuple[dict[str, Cost], bool]:
+    """Return what a new version of a component costs each group that has it, and whether that is only assumed.
+
+    Args:
+        name: the component.
+        roles: what changes cost, by role.
+        held: programs that have a component of their own and so do not change with this one.
+    """
     known = COMPONENTS[name]
     costs = dict.fromkeys(known.groups, disruption.NONE)
     said = [(role, roles[role].parts[part]) for role, part in known.parts if part in roles.get(role, Role()).parts]
     if not said:
         assumed = disruption.parse_cost(known.cost)
         return dict.fromkeys(known.groups, assumed), bool(known.parts) or known.cost != "none"
+    elsewhere = {role for program, (whole, role) in PROGRAMS.items() if program in held and whole == name}
     for role, cost in said:
+        if role in elsewhere:
+            continue
         for group in set(ROLES[role]) & costs.keys():
             costs[group] += cost
     return costs, False

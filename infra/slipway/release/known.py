@@ -119,3 +119,6 @@ COMPONENTS: dict[str, Known] = {
     "hpc-x": Known("MPI and collectives", (GPU_POOLS,)),
 }
 """Every component, in the order in which tables show them."""
+
+PROGRAMS = {"kubelet": ("kubernetes", "kubelet"), "kube-proxy": ("kubernetes", "kube_proxy")}
+"""Component that holds back one program of another one → that other component, and the role of the program."""
