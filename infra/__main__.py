@@ -31,8 +31,10 @@ def main() -> None:
     plays = Plays(cluster, pinned, fleet, trusted, sources(pinned, fleet, trusted))
 
     etcd, events = plays.etcd("etcd"), plays.etcd("etcd_events")
-    balancers = plays.load_balancers()
     apiservers = plays.apiservers(after=[etcd, events])
+    # Load balancers know servers that are ready. In a new cluster nobody is disturbed by one that is not yet.
+    balancers = plays.load_balancers(after=[apiservers] if "apiservers" in deployed else [])
+    plays.leavers(etcds=[apiservers], balancers=[apiservers, balancers])
 
     kubeconfig = trust.kubeconfig(cluster, trusted)
     provider = pulumi_kubernetes.Provider(

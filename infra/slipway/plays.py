@@ -67,7 +67,39 @@ class Plays:
             authorities=self.trust.signing(variables["etcd_authority"]),
         )
 
-    def load_balancers(self) -> resources.Play:
+    def leavers(
+        self, etcds: Sequence[pulumi.Resource], balancers: Sequence[pulumi.Resource]
+    ) -> list[resources.Membership]:
+        """What takes hosts out of the services of a cluster that goes on, once nobody uses them any more.
+
+        Args:
+            etcds: resources that must have forgotten members of an etcd.
+            balancers: resources that must have forgotten API servers.
+        """
+        found = [
+            resources.Membership(
+                group,
+                service="etcd",
+                hosts=[_reached(machine) for machine in self.fleet.group(group)],
+                peers={each["name"]: each["peer_url"] for each in inventory.etcd_members(self.cluster, group)},
+                ssh_key=self.trust.ssh_key.private_key,
+                opts=pulumi.ResourceOptions(depends_on=etcds),
+            )
+            for group in ("etcd", "etcd_events")
+        ]
+        return [
+            *found,
+            resources.Membership(
+                "apiservers",
+                service="apiservers",
+                hosts=[_reached(machine) for machine in self.fleet.group("apiservers")],
+                balancers=[_reached(machine) for machine in self.fleet.group("load_balancers")],
+                ssh_key=self.trust.ssh_key.private_key,
+                opts=pulumi.ResourceOptions(depends_on=balancers),
+            ),
+        ]
+
+    def load_balancers(self, after: Sequence[pulumi.Resource]) -> resources.Play:
         """The play of the load balancers."""
         return self._play(
             "load_balancers",
@@ -75,6 +107,7 @@ class Plays:
             self.fleet.group("load_balancers"),
             inventory.load_balancer(self.cluster, self.sources),
             inventory.load_balancer_host,
+            after=after,
         )
 
     def apiservers(self, after: Sequence[pulumi.Resource]) -> resources.Play:

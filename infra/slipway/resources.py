@@ -351,3 +351,36 @@ class Play(_Resource):
             "timeoutSeconds": timeout_seconds,
         }
         super().__init__(resource_name, inputs, opts)
+
+
+class Membership(_Resource):
+    """Hosts of a service that goes on when some of them leave; see `slipway.provider.membership`.
+
+    Args:
+        resource_name: its name in the program.
+        service: `etcd` or `apiservers`.
+        hosts: the hosts, each `{name, address, user, hostKey}`.
+        ssh_key: the private key that the hosts accept.
+        peers: of an etcd: host → where its member is reached by others.
+        balancers: of API servers: the load balancers before them, each as in `hosts`.
+    """
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        service: Literal["etcd", "apiservers"],
+        hosts: Input[Sequence[Input[Mapping[str, Any]]]],
+        ssh_key: Input[str],
+        peers: Mapping[str, str] | None = None,
+        balancers: Input[Sequence[Input[Mapping[str, Any]]]] | None = None,
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        inputs = {
+            "service": service,
+            "hosts": hosts,
+            "peers": peers,
+            "balancers": balancers,
+            "sshKey": Output.secret(ssh_key),
+        }
+        super().__init__(resource_name, inputs, opts)

@@ -24,7 +24,8 @@ from slipway.play.runner import Result, Target
 from slipway.provider import members as module
 from slipway.provider.log import Log
 from slipway.provider.members import Etcd, Members
-from slipway.provider.resource import Call
+from slipway.provider.membership import Membership, MembershipInputs
+from slipway.provider.resource import Call, ResourceError, State
 
 T = TypeVar("T")
 DONE = Result(ok=True, changed=1, digest="new")
@@ -104,6 +105,8 @@ class Cluster:
             lines = [f"{each:x} {json.dumps(self.status(each))}\n" for each in asked if each in self.running()]
             return Reply(ok=True, status=0, output="".join(lines))
         words = script.split()[2:]
+        if words[0].startswith("--endpoints="):
+            host, words = words[0].removeprefix("--endpoints=https://").removesuffix(":2379"), words[1:]
         failure = self.change(host, words)
         return Reply(ok=not failure, status=0 if not failure else 1, reason=failure)
 
@@ -337,3 +340,59 @@ def test_any_interruption_is_taken_up(before: int, after: int, lost: set[int], l
     cluster.life = math.inf
     assert reasons(up(cluster, *hosts)) == {}
     assert cluster.voters() == cluster.running() == {cluster.hosts[host].id for host in hosts}
+
+
+def leave(cluster: Cluster, stay: str, leaving: str) -> str:
+    """Take members out; return why that is refused, else ""."""
+
+    async def run() -> str:
+        call = Call("etcd", Log(None, "urn"), threading.Event())
+        peers = {name: f"https://{name}:2380" for name in [*stay, *leaving]}
+        hosts = [{"name": name, "address": name, "hostKey": "ssh-ed25519 AAAA"} for name in [*stay, *leaving]]
+        made = {"service": "etcd", "peers": peers, "sshKey": "key"}
+        old = MembershipInputs.model_validate(made | {"hosts": hosts})
+        new = MembershipInputs.model_validate(made | {"hosts": hosts[: len(stay)]})
+        try:
+            await Membership().update(call, old, new, State("etcd", {}))
+        except ResourceError as error:
+            return str(error)
+        finally:
+            await call.log.close()
+        return ""
+
+    return told(cluster, run)
+
+
+def test_members_leave_the_last_one_first_and_the_leader_hands_over():
+    cluster = Cluster.of("a", "b", "c", "d", "e")
+    cluster.leader = 104
+    assert leave(cluster, "abc", "de") == ""
+    assert cluster.log == ["e hands over to a", "remove e", "set aside e", "remove d", "set aside d"]
+
+
+def test_a_member_whose_host_is_gone_can_leave():
+    cluster = Cluster.of("a", "b", "c")
+    cluster.hosts["c"] = Server(102, up=False, reachable=False)
+    assert leave(cluster, "ab", "c") == ""
+    assert cluster.log == ["remove c"]
+
+
+def test_a_member_does_not_leave_where_the_rest_has_no_majority():
+    cluster = Cluster.of("a", "b", "c")
+    cluster.hosts["b"].up = False
+    refused = "etcd: c cannot be removed: 1 of the 2 members that stay are well, and 2 must be"
+    assert leave(cluster, "ab", "c") == refused
+    assert cluster.log == []
+
+
+def test_what_has_left_already_is_only_stopped():
+    cluster = Cluster.of("a", "b")
+    cluster.hosts["c"] = Server(102)
+    assert leave(cluster, "ab", "c") == ""
+    assert cluster.log == ["set aside c"]
+
+
+def test_members_that_nobody_declares_leave_too():
+    cluster = Cluster.of("a", "b", "c")
+    assert leave(cluster, "ab", "") == ""
+    assert cluster.log == ["remove c"]

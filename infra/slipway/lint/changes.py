@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from slipway.fleet import addresses
 from slipway.lint.rules import Problem, rule
 from slipway.spec import Cluster
 
@@ -20,26 +19,6 @@ _KEPT: dict[str, tuple[str, Callable[[Cluster], object]]] = {
     "network.domain": ("apiserver_domain", lambda cluster: cluster.network.domain),
 }
 """Key of the stack file → the API servers' variable that it was deployed as, and what it would be now."""
-
-
-@rule(
-    "etcd-members-change",
-    "error",
-    source="roles/etcd: members are given at the first start",
-    fix="put the count back, or destroy the cluster first",
-    structural=True,
-)
-def etcd_members_change(cluster: Cluster, deployed: Deployed) -> Iterator[Problem]:
-    """A running etcd keeps its members: none is added to it or taken from it."""
-    for group in ("etcd", "etcd_events"):
-        before = {host["name"] for host in deployed.get(group, {}).get("hosts", ())}
-        wanted = {host.name for host in addresses.group(cluster, group)}
-        if before and before != wanted:
-            yield Problem(
-                f"{group}.count",
-                f"a running etcd of {len(before)} cannot become one of {len(wanted)}: members cannot change yet",
-                fix=f"put {len(before)} back, or first run: ./slipway destroy {cluster.name}",
-            )
 
 
 @rule(

@@ -206,10 +206,10 @@ def cannot_remove(view: View, member: Member) -> str:
 
 
 def successor(view: View, leader: str, leaving: Collection[str] = ()) -> Member | None:
-    """Return who is to lead instead of a leader: well, caught up, with a vote, and staying."""
+    """Return who is to lead instead of a leader: well, caught up, with a vote, not leaving, and declared if one is."""
     able = [
         member
         for member in view.voters
         if member.name not in (leader, *leaving) and member.begun and not view.trouble(member.name)
     ]
-    return max(able, key=lambda member: view.word(member.name).applied, default=None)
+    return max(able, key=lambda each: (each.name in view.peer_urls, view.word(each.name).applied), default=None)

@@ -36,9 +36,9 @@ mv "$directory/member" "$directory/removed-$(date -u +%Y%m%dT%H%M%SZ)"
 """Stops a member that no cluster knows any more, for good, and puts its data where nobody reads them."""
 
 
-def move_leader(to: Member) -> str:
-    """Return the script for the leader's host that makes another member the leader."""
-    return f"{_CTL} move-leader {to.id:x}"
+def move_leader(leader: Member, to: Member) -> str:
+    """Return the script that makes another member the leader."""
+    return f"{_CTL} --endpoints={shlex.quote(','.join(leader.client_urls))} move-leader {to.id:x}"
 
 
 def remove(member: Member) -> str:

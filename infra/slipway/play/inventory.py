@@ -52,19 +52,24 @@ def etcd(cluster: Cluster, group: str, sources: Sources) -> dict[str, Any]:
         "etcd_client_authorities": list(trusted),
         "etcd_authorities": trusted,
         "etcd_cluster_token": f"{cluster.name}-{authority}",
-        "etcd_members": [
-            {
-                "name": host.name,
-                "peer_url": f"https://{host.address}:2380",
-                "client_url": f"https://{host.address}:2379",
-            }
-            for host in addresses.group(cluster, group)
-        ],
+        "etcd_members": etcd_members(cluster, group),
         "etcd_quota_backend_bytes": declared.quota_bytes,
         "etcd_snapshot_count": declared.snapshot_count,
         "etcd_heartbeat_interval": declared.heartbeat_ms,
         "etcd_election_timeout": declared.election_ms,
     }
+
+
+def etcd_members(cluster: Cluster, group: str) -> list[dict[str, str]]:
+    """Members of one etcd cluster: `[{name, peer_url, client_url}]`."""
+    return [
+        {
+            "name": host.name,
+            "peer_url": f"https://{host.address}:2380",
+            "client_url": f"https://{host.address}:2379",
+        }
+        for host in addresses.group(cluster, group)
+    ]
 
 
 def etcd_host(group: str, host: Host) -> dict[str, Any]:

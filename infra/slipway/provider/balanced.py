@@ -16,7 +16,7 @@ from functools import partial
 from slipway.play import remote
 from slipway.play.broker import Order
 from slipway.play.runner import Result
-from slipway.provider.play_inputs import PlayInputs
+from slipway.provider.play_inputs import PlayHost, PlayInputs
 from slipway.provider.resource import Call
 
 _STEADY_SECONDS = 30.0
@@ -93,23 +93,35 @@ class Balanced:
         return last
 
     async def _look(self) -> Seen:
-        """Ask all load balancers; those that do not answer let nobody through whom a change could disturb."""
-        replies = await remote.run(
-            [balancer.target() for balancer in self.inputs.balancers],
-            _SHOW,
-            ssh_key=self.inputs.ssh_key,
-            cancelled=self.call.cancelled,
-            seconds=_SCRIPT_SECONDS,
-        )
-        for name, reply in replies.items():
-            if not reply.ok and name not in self._silent:
-                self._silent.add(name)
-                self.call.log.warning(f"load balancer {name} does not say how it sees API servers: {reply.reason}")
-        return {
-            name: dict(line.split(" ", 1) for line in reply.output.splitlines())
-            for name, reply in replies.items()
-            if reply.ok
-        }
+        return await look(self.call, self.inputs.balancers, self.inputs.ssh_key, self._silent)
+
+
+async def look(call: Call, balancers: Sequence[PlayHost], ssh_key: str, silent: set[str] | None = None) -> Seen:
+    """Ask all load balancers. Those that do not answer let nobody through whom a change could disturb.
+
+    Args:
+        call: the request.
+        balancers: their hosts.
+        ssh_key: the private key that hosts accept.
+        silent: those that were told of already, as they do not answer; it is added to.
+    """
+    replies = await remote.run(
+        [balancer.target() for balancer in balancers],
+        _SHOW,
+        ssh_key=ssh_key,
+        cancelled=call.cancelled,
+        seconds=_SCRIPT_SECONDS,
+    )
+    told = set() if silent is None else silent
+    for name, reply in replies.items():
+        if not reply.ok and name not in told:
+            told.add(name)
+            call.log.warning(f"load balancer {name} does not say how it sees API servers: {reply.reason}")
+    return {
+        name: dict(line.split(" ", 1) for line in reply.output.splitlines())
+        for name, reply in replies.items()
+        if reply.ok
+    }
 
 
 def out_of_service(seen: Seen, host: str) -> str:

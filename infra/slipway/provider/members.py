@@ -81,12 +81,14 @@ class Etcd:
         Raises:
             MembersError: nobody else can be, or it does not happen.
         """
-        if not view.leads(leader) or len(view.voters) == 1:
+        entry = view.entry(leader)
+        if entry is None or view.spokesman is None or not view.leads(leader) or len(view.voters) == 1:
             return
         to = etcd_order.successor(view, leader, leaving)
         if to is None:
             raise MembersError(f"{leader} leads, and no other member can")
-        await self.tell(leader, etcdctl.move_leader(to), f"{leader} could not hand over to {to.name}")
+        script = etcdctl.move_leader(entry, to)
+        await self.tell(view.spokesman, script, f"{leader} could not hand over to {to.name}")
         self.call.log.info(f"{leader} handed over to {to.name}")
 
     async def remove(self, view: View, member: Member) -> None:

@@ -17,6 +17,7 @@ _MODULES = {
     "RandomSecret": "random_secret",
     "SigningKey": "signing_key",
     "Play": "play",
+    "Membership": "membership",
 }
 
 
