@@ -59,6 +59,7 @@ class Hosts:
         self.seen: dict[str, Result] = {}
         self.always: Collection[str] = ()
         self.unwell: Collection[str] = ()
+        self.lost: Collection[str] = ()
         self.seen_after: list[list[str]] = []
         monkeypatch.setattr(Orders, "of", lambda _, hosts: dict.fromkeys(hosts, Order({})))
         monkeypatch.setattr(survey, "survey", self._survey)
@@ -92,7 +93,7 @@ class Hosts:
 
     async def after(self, results: Mapping[str, Result]) -> Mapping[str, Result]:
         self.seen_after.append(sorted(results))
-        return results
+        return {name: FAILED if name in self.lost else result for name, result in results.items()}
 
 
 @pytest.fixture
@@ -232,16 +233,27 @@ def test_nothing_runs_where_all_are_at_their_digest(play, monkeypatch):
     assert hosts.waves == [["n3"]]  # due for review: it is not even asked
 
 
-def test_a_host_that_cannot_be_read_fails_in_its_wave_without_a_run(play, monkeypatch):
+@pytest.mark.parametrize("gone", ["n0", "n1"])
+def test_a_host_that_cannot_be_read_fails_in_the_last_wave_without_a_run_and_is_no_canary(play, monkeypatch, gone):
     hosts = Hosts(monkeypatch)
-    hosts.seen = {"n1": GONE}
+    hosts.seen = {gone: GONE}
     error = failed(play, hosts)
-    assert hosts.waves == [["n0"], ["n2"], ["n3", "n4", "n5", "n6"]]
-    assert error.reasons == ["n1: unreachable: no answer"]
-    hosts.waves.clear()
-    hosts.seen = {"n0": GONE}
-    assert failed(play, hosts).reasons[0].startswith("stopped after wave 1 of 3: the canary failed (n0)")
+    first = "n1" if gone == "n0" else "n0"
+    assert hosts.waves == [[first], ["n2", "n3"], ["n4", "n5", "n6"]]
+    assert error.reasons == [f"{gone}: unreachable: no answer"]
+    assert error.outputs["results"][gone]["wave"] == 4
+
+
+def test_hosts_at_their_digest_that_do_not_come_back_count_too(play, monkeypatch):
+    hosts = Hosts(monkeypatch)
+    at_digest = {name: play.digests()[name] for name in ("n0", "n1", "n2")}
+    hosts.seen = {name: Result(ok=True, digest=digest) for name, digest in at_digest.items()}
+    hosts.lost = {"n0", "n1"}
+    error = failed(play, hosts)
     assert not hosts.waves
+    assert error.reasons[0] == (
+        "stopped before wave 1 of 3: 2 of 7 hosts failed (n0, n1), the budget is 1; not begun: n3, n4, n5, n6"
+    )
 
 
 def test_a_gate_may_give_hosts_at_their_digest_a_turn_and_have_them_gone_through(play, monkeypatch):

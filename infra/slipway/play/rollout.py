@@ -124,7 +124,8 @@ class Plan:
         why = f"{len(failed)} of {self.total} hosts failed ({first_few(sorted(failed))}), the budget is {self.may_fail}"
         if canaries and len(failed) <= self.may_fail:
             why = f"{'a canary' if len(self.canaries) > 1 else 'the canary'} failed ({first_few(canaries)})"
-        return f"stopped after wave {done} of {len(self.waves)}: {why}; not begun: {first_few(left)}"
+        where = f"after wave {done}" if done else "before wave 1"
+        return f"stopped {where} of {len(self.waves)}: {why}; not begun: {first_few(left)}"
 
 
 def first_few(names: Sequence[str]) -> str:

@@ -76,7 +76,9 @@ async def converge(
         orders = await in_thread(wanted.of, set(left) - seen.unfit.keys())
         if gate and through:
             through = dict(await gate.after(through))
-        plan = inputs.plan(await gate.order(left) if gate else left, converged, play_state.troubled(state))
+        # One that cannot even be read is no canary.
+        troubled = play_state.troubled(state) | seen.unfit.keys()
+        plan = inputs.plan(await gate.order(left) if gate else left, converged, troubled)
     except (bundle.BundleError, BrokerError, RolloutError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
     course = Course(plan, through)

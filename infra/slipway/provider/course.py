@@ -35,6 +35,7 @@ class Course:
 
     def __post_init__(self) -> None:
         self._waves = {host: number for number, wave in enumerate(self.plan.waves, 1) for host in wave}
+        self._count(self.results)
 
     def next(self, *, cancelled: bool) -> list[str]:
         """Return the next wave; none when there is no other, or no other may begin."""
@@ -44,9 +45,12 @@ class Course:
     def take(self, results: Mapping[str, Result]) -> None:
         """Take in what came of the hosts of the wave that was next."""
         self.results |= results
+        self._count(results)
+        self.done += 1
+
+    def _count(self, results: Mapping[str, Result]) -> None:
         self._well += sum(result.ok for result in results.values())
         self._failed |= {host for host in results if self.outcome(host) in journals.BAD}
-        self.done += 1
 
     def wave(self, host: str) -> int:
         """Return the number of a host's wave, from 1; 0 when it was in none that began."""
