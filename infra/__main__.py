@@ -11,6 +11,7 @@ from slipway import lint, release, spec, trust
 from slipway import stack as stacks
 from slipway.addons import Context, coredns, dns_autoscaler, fairness, priority, rbac
 from slipway.fleet.lab.build import build
+from slipway.mirror.content import MirrorError
 from slipway.plays import Plays, sources
 
 
@@ -28,7 +29,7 @@ def main() -> None:
 
     trusted = trust.create(cluster)
     fleet = build(cluster, trusted.ssh_key.public_key)
-    plays = Plays(cluster, pinned, fleet, trusted, sources(pinned, fleet, trusted))
+    plays = Plays(cluster, pinned, fleet, trusted, sources(cluster, pinned, fleet, trusted))
 
     etcd, events = plays.etcd("etcd"), plays.etcd("etcd_events")
     apiservers = plays.apiservers(after=[etcd, events])
@@ -78,5 +79,5 @@ def main() -> None:
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 try:
     main()
-except (spec.SpecError, release.ReleaseError) as error:
+except (spec.SpecError, release.ReleaseError, MirrorError) as error:
     raise pulumi.RunError(str(error)) from None

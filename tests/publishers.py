@@ -57,8 +57,14 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
 
+    def do_HEAD(self) -> None:
+        self._answer()
+
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
+        self._answer()
+
+    def _answer(self) -> None:
         known = self.server.files.get(self.path.partition("?")[0], Answer(status=404))
         answer = Answer(known) if isinstance(known, bytes) else known
         if answer.status == 401 and self.headers.get("Authorization") == "Bearer good":
@@ -68,7 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(answer.content)))
         self.end_headers()
-        self.wfile.write(answer.content[: answer.sent])
+        if self.command == "GET":
+            self.wfile.write(answer.content[: answer.sent])
         self.close_connection = answer.sent is not None
 
 
@@ -123,6 +130,22 @@ def package(name: str, version: str, arch: str, content: bytes) -> tuple[str, by
     return path, content, "".join(f"{key}: {value}\n" for key, value in fields.items())
 
 
+def deb(folder: Path, name: str, version: str, arch: str, depends: str = "") -> tuple[str, bytes, str]:
+    """Build a real package; return (path, content, paragraph of the index)."""
+    tree = folder / f"{name}_{version.replace(':', '_')}_{arch}"
+    (tree / "DEBIAN").mkdir(parents=True)
+    control = f"Package: {name}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: test <test@example.com>\n"
+    control += f"Depends: {depends}\n" if depends else ""
+    control += "Description: a package\n of two lines\n"
+    (tree / "DEBIAN/control").write_text(control)
+    command = ["dpkg-deb", "--build", "--root-owner-group", str(tree), f"{tree}.deb"]
+    subprocess.run(command, check=True, capture_output=True)
+    content = Path(f"{tree}.deb").read_bytes()
+    path = f"pool/{name}_{version.rpartition(':')[2]}_{arch}.deb"
+    known = f"Filename: {path}\nSize: {len(content)}\nSHA256: {sha256(content)}\n"
+    return path, content, control + known
+
+
 def release_file(indices: dict[str, bytes], extra: str = "") -> bytes:
     """Return the text of an apt repository's `Release`."""
     lines = "".join(f" {sha256(content)} {len(content)} {path}\n" for path, content in indices.items())
@@ -133,11 +156,13 @@ def publish_repository(
     server: Publisher, gpg: Gpg, key: str, top: str, packages: list[tuple[str, bytes, str]], suite: str = ""
 ) -> None:
     """Publish an apt repository at a path: flat, or with a suite whose only component is `main`, for amd64."""
-    index = gzip.compress("\n".join(paragraph for _, _, paragraph in packages).encode(), mtime=0)
-    name = "main/binary-amd64/Packages.gz" if suite else "./Packages.gz"
+    plain = "\n".join(paragraph for _, _, paragraph in packages).encode()
+    index = gzip.compress(plain, mtime=0)
+    name = "main/binary-amd64/Packages.gz" if suite else "Packages.gz"
     folder = f"{top}/dists/{suite}" if suite else top
-    server.files[f"{folder}/{name.removeprefix('./')}"] = index
-    server.files[f"{folder}/InRelease"] = gpg("-u", key, "--clearsign", feed=release_file({name: index}))
+    server.files[f"{folder}/{name}"] = index
+    listed = {name: index, name.removesuffix(".gz"): plain}  # apt wants both, though only one is published
+    server.files[f"{folder}/InRelease"] = gpg("-u", key, "--clearsign", feed=release_file(listed))
     for path, content, _ in packages:
         server.files[f"{top}/{path}"] = content
 

@@ -127,6 +127,8 @@ def _nested(annotation: Any) -> tuple[type[BaseModel], bool] | None:
     if typing.get_origin(annotation) is list:
         found = _nested(typing.get_args(annotation)[0])
         return (found[0], True) if found else None
+    if typing.get_origin(annotation) in {typing.Union, types.UnionType}:  # a model that may be left out
+        return next((found for one in typing.get_args(annotation) if (found := _nested(one))), None)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     return None
@@ -160,6 +162,8 @@ def _words(annotation: Any) -> str:
         return _words(next(one for one in inside if one is not type(None)))
     if origin is typing.Literal:
         return " or ".join(f"`{choice}`" for choice in inside)
+    if origin is list:
+        return f"list of {_words(inside[0])}"
     if origin is dict:
         return f"map of {_words(inside[0])} to {_words(inside[1])}"
     if origin is list:

@@ -13,6 +13,7 @@ from slipway import artifacts, paths, resources
 from slipway.artifacts import images
 from slipway.fleet.addresses import Host
 from slipway.fleet.types import Fleet, Machine
+from slipway.mirror.client import public_key
 from slipway.node import bundle
 from slipway.play import inventory
 from slipway.play.inventory import Sources
@@ -21,18 +22,20 @@ from slipway.spec import Cluster, Pool, Rollout
 from slipway.trust import Trust
 
 
-def sources(release: Release, fleet: Fleet, trust: Trust) -> Sources:
-    """Where the hosts of a fleet find the content of a release."""
+def sources(cluster: Cluster, release: Release, fleet: Fleet, trust: Trust) -> Sources:
+    """Where the hosts of a fleet find the content of a release: in the stack's mirror, else where the fleet has it."""
+    mirror = cluster.mirror.url.rstrip("/") if cluster.mirror else None
 
     def artifact(component: str, *wanted: str) -> dict[str, Any]:
         engine = release.provider(component, wanted[0]) if len(wanted) == 1 else component
-        found = artifacts.files(engine, release, fleet.engines)
+        found = artifacts.files(engine, release, f"{mirror}/engines" if mirror else fleet.engines)
         files = [file for file in found["files"] if not wanted or file["name"] in wanted]
         return {**found, "files": files}
 
     return Sources(
         artifact=artifact,
-        images=images.files(release, fleet.images),
+        mirror_key=public_key(cluster.mirror.url, cluster.mirror.fingerprint) if cluster.mirror else None,
+        images=images.files(release, f"{mirror}/images" if mirror else fleet.images),
         sandbox_image=release.image("pause"),
         authorities={name: trust.certificate(name) for name in trust.authorities},
         storage=fleet.storage,

@@ -31,7 +31,15 @@ _LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
 _FLAG = r"^[a-z][a-z0-9-]*$"
 _RULE = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 _UPSTREAM = r"^[A-Za-z0-9.:/_-]+( [A-Za-z0-9.:/_-]+)*$"
+_WEB = r"^https?://[^\s/]+(/\S*)?$"
+_FINGERPRINT = r"^[0-9A-F]{40}$"
+_NO_PROXY = r"^[A-Za-z0-9.*:/_-]+$"
+_CERTIFICATE = r"^-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+\n-----END CERTIFICATE-----\n*$"
 _EXPECTED = {
+    _WEB: "an address that begins with http:// or https://",
+    _FINGERPRINT: "a fingerprint: 40 upper-case hexadecimal digits",
+    _NO_PROXY: "a host, a domain such as .example.com or a network",
+    _CERTIFICATE: "one certificate in PEM",
     _NAME: "a name of at most 20 lower-case letters, digits and -, beginning with a letter",
     _LABEL_KEY: "a label key such as example.com/team",
     _LABEL_VALUE: "a label value: at most 63 letters, digits, -, _ and ., or nothing",
@@ -69,6 +77,9 @@ def _date(value: object) -> dt.date:
     except ValueError:
         raise ValueError("expected a day such as 2027-01-31") from None
 
+
+Web = Annotated[str, Field(pattern=_WEB)]
+"""An address of a web server."""
 
 Cidr = Annotated[ipaddress.IPv4Network, BeforeValidator(_network), PlainSerializer(str)]
 Address = Annotated[ipaddress.IPv4Address, PlainSerializer(str)]
@@ -303,6 +314,37 @@ class Waiver(_Model):
     until: Date = Field(description="last day, such as 2027-01-31")
 
 
+class Mirror(_Model):
+    """A mirror that `slipway mirror build` made, served by any web server.
+
+    Hosts and the controller then take packages, programs and images from it and from nowhere else.
+    """
+
+    url: Web = Field(description="its address, such as `http://10.0.0.5:8080`")
+    fingerprint: Annotated[str, Field(pattern=_FINGERPRINT)] = Field(
+        description="fingerprint of its key, as `mirror build` prints it"
+    )
+
+
+class Outside(_Model):
+    """The way to what is outside: for hosts' packages and images, and for what the controller downloads."""
+
+    http_proxy: Web | None = Field(default=None, description="proxy for `http://` addresses")
+    https_proxy: Web | None = Field(default=None, description="proxy for `https://` addresses")
+    no_proxy: list[Annotated[str, Field(pattern=_NO_PROXY)]] = Field(
+        default_factory=list, description="hosts, domains and networks without proxy; the cluster's own are added"
+    )
+    authorities: list[Annotated[str, Field(pattern=_CERTIFICATE)]] = Field(
+        default_factory=list,
+        max_length=8,
+        description="certificates (PEM) of private authorities that hosts and controller trust besides the public ones",
+    )
+    addresses: dict[Web, Web] = Field(
+        default_factory=dict,
+        description="beginnings of publishers' addresses, and what to ask instead; digests stay those of the release",
+    )
+
+
 class Cluster(_Model):
     """One cluster: the whole of what a stack file declares."""
 
@@ -324,6 +366,8 @@ class Cluster(_Model):
     addons: Addons = Field(default_factory=Addons, description="what runs in the cluster")
     rollout: Rollout = Field(default_factory=Rollout, description="how changes come to hosts")
     waivers: list[Waiver] = Field(default_factory=list, description="rules that may be broken for a while")
+    mirror: Mirror | None = Field(default=None, description="where everything comes from; publishers if not given")
+    upstream: Outside = Field(default_factory=Outside, description="proxies, private authorities, other addresses")
 
     @property
     def nodes(self) -> int:

@@ -27,11 +27,27 @@ class WrongDigestError(DownloadError):
     """A file that is not the pinned one. Nothing falls back from this."""
 
 
+_instead: dict[str, str] = {}
+"""Beginnings of addresses, and what to ask instead."""
+
+
+def use_instead(addresses: Mapping[str, str]) -> None:
+    """From now on ask other servers for addresses with some beginnings; of two that fit the longer one counts."""
+    _instead.clear()
+    _instead.update(sorted(addresses.items(), key=lambda pair: -len(pair[0])))
+    unreachable.cache_clear()
+
+
+def address(url: str) -> str:
+    """Return where a file is asked for."""
+    return next((new + url[len(old) :] for old, new in _instead.items() if url.startswith(old)), url)
+
+
 @lru_cache(maxsize=256)
 def unreachable(url: str) -> str | None:
     """Ask quickly whether a file can be had; return why not, or None when it can."""
     try:
-        answer = httpx.head(url, follow_redirects=True, timeout=_PROBE, verify=tls())
+        answer = httpx.head(address(url), follow_redirects=True, timeout=_PROBE, verify=tls())
     except httpx.TimeoutException:
         return "cannot be reached: no answer in time"
     except httpx.HTTPError as error:
@@ -58,7 +74,9 @@ def read(url: str, *, wait: float = 1.0, headers: Mapping[str, str] | None = Non
         DownloadError: it did not come, after several tries, or the answer is no success.
     """
     try:
-        answer = _retrying(wait)(httpx.get, url, follow_redirects=True, timeout=_FETCH, headers=headers, verify=tls())
+        answer = _retrying(wait)(
+            httpx.get, address(url), follow_redirects=True, timeout=_FETCH, headers=headers, verify=tls()
+        )
     except httpx.HTTPError as error:
         raise DownloadError(f"{url}: {_reason(error)}") from None
     if not answer.is_success:
@@ -120,7 +138,9 @@ def _continue(url: str, part: Path, progress: Callable[[int, int | None], None])
     """Append to a half-done file what it lacks; raise httpx.TransportError when the connection breaks."""
     start = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={start}-"} if start else {}
-    with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=_FETCH, verify=tls()) as answer:
+    with httpx.stream(
+        "GET", address(url), headers=headers, follow_redirects=True, timeout=_FETCH, verify=tls()
+    ) as answer:
         if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is lacking; the digest decides
         answer.raise_for_status()

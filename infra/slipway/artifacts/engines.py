@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
@@ -47,6 +47,13 @@ COLD_SECONDS = {
     "pause": 2,
 }
 """What each build took once on two cores, modules fetched on the way; only used to start the longest first."""
+
+
+class Mirror(Protocol):
+    """Where engines come from instead of their publishers."""
+
+    def fill(self, engine: str, target: Path, downloads: Path) -> None:
+        """Put the files of an engine, its manifest too, into a folder; `engine` is its folder below `engines`."""
 
 
 class File(BaseModel):
@@ -147,7 +154,9 @@ def files(name: str, release: Release, source: str = f"file://{paths.ENGINES_ON_
     }
 
 
-def ensure(name: str, release: Release, progress: Progress, *, build: bool = False) -> Engine:
+def ensure(
+    name: str, release: Release, progress: Progress, *, build: bool = False, mirror: Mirror | None = None
+) -> Engine:
     """Return an engine, downloading or building it when it is not there.
 
     Files with a known digest are downloaded when they can be reached; what is left is built. Which of them, and why, is
@@ -158,6 +167,7 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
         release: what is pinned.
         progress: told what goes on.
         build: build even what could be downloaded.
+        mirror: what the engine comes from; nothing else is then asked, nothing built.
 
     Raises:
         EngineError: a download is not the pinned file, or the engine could be had in no way.
@@ -177,10 +187,15 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
             shutil.rmtree(left)
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=place.parent))
         try:
-            begun = time.monotonic()
-            sources = obtain.fill(name, release, arch(), partial, progress, build=build)
-            manifest = _manifest(name, release, partial, sources, time.monotonic() - begun)
-            (partial / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n")
+            if mirror:
+                with progress.step(_label(name, release), "downloading from the mirror"):
+                    mirror.fill(str(place.relative_to(paths.engines())), partial, paths.downloads())
+                manifest = Manifest.model_validate_json((partial / MANIFEST).read_bytes())
+            else:
+                begun = time.monotonic()
+                sources = obtain.fill(name, release, arch(), partial, progress, build=build)
+                manifest = _manifest(name, release, partial, sources, time.monotonic() - begun)
+                (partial / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n")
             partial.chmod(0o755)
             if place.exists():  # damaged: find() refused it
                 shutil.rmtree(place)
@@ -193,7 +208,12 @@ def ensure(name: str, release: Release, progress: Progress, *, build: bool = Fal
 
 
 def ensure_all(
-    release: Release, progress: Progress, names: Iterable[str] | None = None, *, build: bool = False
+    release: Release,
+    progress: Progress,
+    names: Iterable[str] | None = None,
+    *,
+    build: bool = False,
+    mirror: Mirror | None = None,
 ) -> dict[str, Engine]:
     """Return several engines (all of the release's unless named), two at a time, the longest builds first.
 
@@ -203,7 +223,7 @@ def ensure_all(
     missing = [name for name in wanted if find(name, release) is None]
     progress.waiting, progress.total = [_label(name, release) for name in missing], len(missing)
     with ThreadPoolExecutor(max_workers=2) as workers:
-        jobs = {workers.submit(ensure, name, release, progress, build=build): name for name in missing}
+        jobs = {workers.submit(ensure, name, release, progress, build=build, mirror=mirror): name for name in missing}
         done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
         if any(job.exception() for job in done):
             workers.shutdown(wait=True, cancel_futures=True)

@@ -10,7 +10,7 @@ from importlib.metadata import version as package_version
 import typer
 
 from slipway import __version__
-from slipway.cli import check, doctor, engines, env, release, stacks, status, tests
+from slipway.cli import check, doctor, engines, env, mirror, release, stacks, status, tests
 from slipway.cli.problems import guarded
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(tests.run_tests)
 
+app.add_typer(mirror.app, name="mirror", rich_help_panel=_STACKS)
 app.add_typer(release.app, name="release", rich_help_panel=_STACKS)
 if importlib.util.find_spec("slipway.cli.lab"):
     app.add_typer(importlib.import_module("slipway.cli.lab").app, name="lab", rich_help_panel=_STACKS)

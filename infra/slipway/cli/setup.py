@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from slipway import apt, environment, release, spec, stack
+from slipway import apt, environment, outside, release, spec, stack
 from slipway.artifacts import Progress, engines, images
 from slipway.fleet.lab import base
+from slipway.mirror.client import Client, public_key
 from slipway.release import Release
 
 
@@ -17,12 +18,14 @@ def release_of(name: str) -> Release:
     return release.load(spec.load(stack.file(name)).release)
 
 
-def make_ready(pinned: Release, progress: Progress, *, packages: bool = True) -> None:
+def make_ready(
+    pinned: Release, progress: Progress, *, packages: bool = True, mirror: engines.Mirror | None = None
+) -> None:
     """Install system packages and get engines and images, where they are missing."""
     if packages and (missing := apt.missing(pinned.controller_packages)):
         with progress.step("system", f"installing {' '.join(missing)}"):
             apt.install(missing)
-    engines.ensure_all(pinned, progress)
+    engines.ensure_all(pinned, progress, mirror=mirror)
     images.ensure(pinned)
     environment.prepare(pinned)
 
@@ -36,11 +39,17 @@ def base_ready(os_name: str, progress: Progress) -> None:
 
 def stack_ready(name: str, *, packages: bool = True) -> tuple[Release, dict[str, str]]:
     """Make all ready for one stack; return its release and the environment for pulumi."""
-    pinned = release_of(name)
+    cluster = spec.load(stack.file(name))
+    pinned = release.load(cluster.release)
+    outside.enter(cluster)
+    mirror = None
+    if cluster.mirror:
+        public_key(cluster.mirror.url, cluster.mirror.fingerprint)
+        mirror = Client(cluster.mirror.url, cluster.mirror.fingerprint, pinned.id)
     with Progress() as progress:
-        make_ready(pinned, progress, packages=packages)
+        make_ready(pinned, progress, packages=packages, mirror=mirror)
         if packages:
-            base_ready(spec.load(stack.file(name)).fleet.os, progress)
+            base_ready(cluster.fleet.os, progress)
         variables = environment.merged(pinned)
         for line in stack.ensure(name, variables):
             progress.say(line)

@@ -100,6 +100,14 @@ def room(cluster: Cluster) -> Iterator[tuple[str, int, int]]:
         yield f"pools[{index}].count", declared.count, _block_size(cluster)
 
 
+def direct(cluster: Cluster) -> list[str]:
+    """Return what is reached without proxy: what the stack says, the cluster's own networks and its API."""
+    network = cluster.network
+    own = ["localhost", "127.0.0.1", f".{network.domain}", ".svc", str(network.hosts), str(network.pods)]
+    own += [str(network.services), str(api_endpoint(cluster))]
+    return list(dict.fromkeys([*cluster.upstream.no_proxy, *own]))
+
+
 def _place(pool: Pool, index: int) -> tuple[str, str]:
     """Return failure domain and unit of a host of a pool, by its number alone: so none moves when the pool grows.
 

@@ -26,7 +26,8 @@ Artifact = Callable[..., dict[str, Any]]
 class Sources:
     """Where content comes from: engines by component, images to preload, authorities' certificates by name.
 
-    `storage` and `nodes` are what the fleet adds for its kind of machine.
+    `storage` and `nodes` are what the fleet adds for its kind of machine. `mirror_key` is the public key of the stack's
+    mirror, None without one.
     """
 
     artifact: Artifact
@@ -35,6 +36,7 @@ class Sources:
     authorities: Mapping[str, Any]
     storage: Mapping[str, Any]
     nodes: Mapping[str, Any]
+    mirror_key: str | None = None
 
 
 def etcd(cluster: Cluster, group: str, sources: Sources) -> dict[str, Any]:
@@ -43,6 +45,7 @@ def etcd(cluster: Cluster, group: str, sources: Sources) -> dict[str, Any]:
     authority = _etcd_authority(group)
     trusted = {name: sources.authorities[name] for name in (authority, "etcd-client")}
     return {
+        **_outside(cluster, sources),
         **sources.storage,
         "host_users": [{"name": "etcd", "description": "etcd"}],
         "storage_directories": [{"path": "etcd", "owner": "etcd", "mode": "0700"}],
@@ -91,6 +94,7 @@ def load_balancer(cluster: Cluster, sources: Sources) -> dict[str, Any]:
     """Variables of load balancers: haproxy before the API servers, and the route reflector of the pod network."""
     trusted = {"kubernetes": sources.authorities["kubernetes"]}
     return {
+        **_outside(cluster, sources),
         "pki_authorities": trusted,
         "pki_certificates": [],
         "load_balancer_port": API_PORT,
@@ -114,6 +118,7 @@ def apiserver(cluster: Cluster, sources: Sources) -> dict[str, Any]:
     network = cluster.network
     users = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "csr-approver")
     return {
+        **_outside(cluster, sources),
         "host_users": [{"name": user, "description": user} for user in users],
         "pki_authorities": {
             name: sources.authorities[name]
@@ -200,6 +205,8 @@ def node(cluster: Cluster, pool: Pool, sources: Sources) -> dict[str, Any]:
     """Variables of all nodes of one pool."""
     network = cluster.network
     return {
+        **_outside(cluster, sources),
+        **({"containerd_proxy": _proxy(cluster)} if _proxy(cluster) else {}),
         **sources.storage,
         **sources.nodes,
         "pki_authorities": {"kubernetes": sources.authorities["kubernetes"]},
@@ -241,6 +248,26 @@ def node_host(pool: Pool, host: Host) -> dict[str, Any]:
 
 def _labels(pool: Pool) -> dict[str, str]:
     return {"slipway.dev/pool": pool.name, "slipway.dev/platform": pool.platform, **pool.labels}
+
+
+def _outside(cluster: Cluster, sources: Sources) -> dict[str, Any]:
+    """How a host reaches what is outside: nothing where the stack says nothing."""
+    said: dict[str, Any] = {}
+    if cluster.mirror:
+        url, key = cluster.mirror.url.rstrip("/"), sources.mirror_key
+        said["host_mirror"] = {"url": url, "release": cluster.release, "key": key}
+    elif _proxy(cluster):
+        said["host_proxy"] = _proxy(cluster)
+    if cluster.upstream.authorities:
+        said["host_authorities"] = list(cluster.upstream.authorities)
+    return said
+
+
+def _proxy(cluster: Cluster) -> dict[str, str]:
+    """Proxies as programs know them: `{http, https, direct}`; empty without any."""
+    found = {"http": cluster.upstream.http_proxy, "https": cluster.upstream.https_proxy}
+    known = {name: value for name, value in found.items() if value}
+    return {**known, "direct": ",".join(addresses.direct(cluster))} if known else {}
 
 
 def _pod_network(cluster: Cluster, part: str) -> dict[str, Any]:

@@ -212,6 +212,16 @@ def _carry_apt(system: Os, tree: Path) -> None:
             tools.write(tree / "etc/apt/sources.list.d" / name, text)
 
 
+def sources(os_name: str) -> dict[str, str]:
+    """Return the apt sources that hosts of an OS have: this machine's own, else Debian's: file name → content.
+
+    Raises:
+        LabError: no such OS.
+    """
+    system = _os(os_name)
+    return _sources(system) or {"debian.list": files.debian_sources(system.suite)}
+
+
 def _sources(system: Os) -> dict[str, str]:
     """Return this machine's own Debian sources moved to another release: file name → content; none if not Debian."""
     release = platform.freedesktop_os_release()
