@@ -23,10 +23,11 @@ class Project:
 
     Args:
         folder: where it is made.
+        overlay: the program, and its playbooks and roles.
         always: configuration that every `configure` keeps, such as a network of the test's own.
     """
 
-    def __init__(self, folder: Path, **always: str) -> None:
+    def __init__(self, folder: Path, overlay: Path = PROJECT, **always: str) -> None:
         self.always = always
         self.network = always.get("network", "provider-test")
         self.folder = folder / "project"
@@ -34,7 +35,7 @@ class Project:
         shutil.copytree(paths.root() / "infra", self.folder / "infra", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(paths.root() / "playbooks", self.folder / "playbooks")
         shutil.copy(paths.root() / "ansible.cfg", self.folder)
-        shutil.copytree(PROJECT, self.folder, dirs_exist_ok=True)
+        shutil.copytree(overlay, self.folder, dirs_exist_ok=True)
         (folder / "state").mkdir()
         self.environment = tools.environment() | {
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
@@ -45,10 +46,10 @@ class Project:
         self.pulumi("stack", "init", "test")
         self.configure()
 
-    def pulumi(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def pulumi(self, *arguments: str, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run pulumi to its end."""
         command = ["pulumi", *arguments, "--non-interactive"]
-        return tools.run(*command, env=self.environment, cwd=self.folder, check=check, timeout=300)
+        return tools.run(*command, env=self.environment, cwd=self.folder, check=check, timeout=timeout)
 
     def configure(self, **values: str) -> None:
         """Set the program's whole configuration; what is not named has its default."""
