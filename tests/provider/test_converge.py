@@ -1,5 +1,6 @@
 """The converge action over SSH to a real lab host: what is sent, how often, and what is said when it fails."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,8 @@ import time
 import pytest
 
 import box
+from slipway.play.runner import Target
+from slipway.play.survey import survey
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -88,3 +91,25 @@ def test_a_killed_controller_is_no_harm(controller):
     assert "waiting" in controller.states()
     holder.join()
     assert controller.manifest()["digest"] == "d4"
+
+
+def test_hosts_are_read_beside_ansible_with_the_same_words(controller):
+    """Of a root, of a user with sudo, of one without; where nobody answers, and where another key does."""
+    controller.converge(digest="d5")
+    for user, may in (("admin", "NOPASSWD: ALL"), ("guest", "ALL")):
+        controller.on_host(
+            f"id {user} || useradd -m {user}; cp -r /root/.ssh /home/{user}/ && chown -R {user}: /home/{user}/.ssh; "
+            f"echo '{user} ALL=(ALL) {may}' > /etc/sudoers.d/{user}"
+        )
+    host_key = controller.known_hosts.read_text().split(maxsplit=1)[1].strip()
+    other = Target("other", box.ADDRESS, 22, "root", host_key[:-8] + "AAAAAAAA")
+    users = [Target(user, box.ADDRESS, 22, user, host_key) for user in ("root", "admin", "guest")]
+    away = Target("away", "10.94.8.99", 22, "root", host_key)
+    found = asyncio.run(
+        survey([*users, other, away], "box", ssh_key=controller.key.read_text(), cancelled=threading.Event())
+    )
+    assert [found[user].digest for user in ("root", "admin")] == ["d5", "d5"]
+    assert found["guest"].reason == "the host could not be read: status 1: sudo: a password is required"
+    assert found["other"].reason == "unreachable: cannot connect: Host key verification failed."
+    result, _ = controller.converge(address="10.94.8.99")
+    assert found["away"].reason == f"unreachable: {result['msg']}"
