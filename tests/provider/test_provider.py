@@ -141,6 +141,46 @@ def test_a_killed_engine_takes_everything_with_it_and_the_next_up_goes_on(projec
     assert project.on_host("probe-1", "grep -c fifth /etc/probe.count").strip() == "1"
 
 
+def test_a_killed_provider_leaves_hosts_as_they_are_and_the_next_up_goes_on(project: Project):
+    project.configure(text="sixth", seconds="10")
+    up = project.start_up()
+    for name in HOSTS:
+        wait_for(lambda name=name: "sixth" in project.on_host(name, "cat /etc/probe"), 60, "the play began")
+    written = [project.on_host(name, "stat -c %i,%Z /etc/probe") for name in HOSTS]
+    project.kill(" slipway.p")  # slipway.provider and its slipway.play.child at once
+    shown, _ = up.communicate(timeout=60)
+    assert up.returncode != 0
+    assert "Traceback" not in shown
+    wait_for(lambda: not project.processes(), 30, "no process is left")
+    project.configure(text="sixth")
+    project.up()
+    assert [project.on_host(name, "stat -c %i,%Z /etc/probe") for name in HOSTS] == written  # each was changed once
+    assert not abandoned_keys()
+    assert "12 unchanged" in project.up("--expect-no-changes").stdout
+
+
+def test_a_host_that_reboots_in_the_middle_fails_alone_and_the_next_up_goes_on_there(project: Project):
+    project.configure(text="seventh", seconds="8")
+    up = project.start_up()
+    wait_for(lambda: "seventh" in project.on_host("probe-1", "cat /etc/probe"), 60, "the play began")
+    project.on_host("probe-1", "systemctl reboot")
+    shown, _ = up.communicate(timeout=60)
+    assert up.returncode != 0
+    assert re.search(
+        r"\* probe-1: unreachable: connection lost during the run: .*; a host that is still up goes on", shown
+    )
+    assert "* probe-0" not in shown
+    assert project.results()["probe-0"]["ok"]
+    project.lab("host.wait('provider-test', 'probe-1')")
+    left = json.loads(project.on_host("probe-1", "cat /var/lib/slipway/manifest.json"))["playbooks"]["probe"]
+    assert left["result"] in {"running", "cancelled"}
+    before = project.on_host("probe-0", "cat /var/lib/slipway/manifest.json")
+
+    project.up()
+    assert project.results()["probe-1"]["ok"]
+    assert project.on_host("probe-0", "cat /var/lib/slipway/manifest.json") == before
+
+
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [

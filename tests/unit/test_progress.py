@@ -122,3 +122,9 @@ def test_a_large_play_shows_failed_tasks_only(lines, clock, monkeypatch):
     shown("a", {"event": "task", "role": "etcd", "name": "Start", "status": "failed", "msg": "it\ndoes not"})
     result(shown, "a", ok=False, failed_task="etcd : Start")
     assert lines.stay == ["a etcd : Start … failed: it does not"]
+
+
+def test_what_a_host_waits_for_is_told(shown, lines):
+    shown.begin(1)
+    shown("a", {"event": "state", "state": "waiting", "msg": "waits for apt: … is held by process 812 (apt)"})
+    assert lines.stay == ["a waits for apt: … is held by process 812 (apt)"]
