@@ -31,15 +31,12 @@ ansible_facts:
   contains:
     slipway_host:
       description: >-
-        cgroup_version (1 or 2), cap_sys_resource and cap_sys_module (services of this host may hold it), container
-        (bool),
-        modules_loadable (bool), swap (bool), cpus (int), memory_mib (int), kernel (release), architecture (amd64,
-        arm64 ...),
-        os_id and os_version (of os-release).
+        cgroup_version (1 or 2), cap_sys_resource (services of this host may hold it), container (bool), swap (bool),
+        cpus (int), memory_mib (int), kernel (release), architecture (amd64, arm64 ...), os_id and os_version (of
+        os-release).
       type: dict
 """
 
-CAP_SYS_MODULE = 16
 CAP_SYS_RESOURCE = 24
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -66,13 +63,10 @@ def collect(root: str = "/") -> dict[str, Any]:
     release = key_values(read("etc/os-release"), "=")
     kernel = os.uname()
     container = bool(read("run/systemd/container").strip()) or "container=" in read("proc/1/environ")
-    cap_sys_module = bool(bounding >> CAP_SYS_MODULE & 1)
     return {
         "cgroup_version": 2 if os.path.exists(os.path.join(root, "sys/fs/cgroup/cgroup.controllers")) else 1,
         "cap_sys_resource": bool(bounding >> CAP_SYS_RESOURCE & 1),
-        "cap_sys_module": cap_sys_module,
         "container": container,
-        "modules_loadable": cap_sys_module and os.path.isdir(os.path.join(root, "lib/modules", kernel.release)),
         "swap": len(read("proc/swaps").splitlines()) > 1,
         "cpus": len(os.sched_getaffinity(0)),
         "memory_mib": int(memory_kib) // 1024,

@@ -6,14 +6,7 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slipway_io import (
-    SlipwayError,
-    attributes,
-    attributes_differ,
-    read_if_present,
-    set_attributes,
-    write_atomic,
-)
+from ansible.module_utils.slipway_io import SlipwayError, attributes, keep_file
 
 DOCUMENTATION = r"""
 module: slipway_sysctl
@@ -91,15 +84,7 @@ def run(params: dict[str, Any], check: bool) -> dict[str, Any]:
 
     target = os.path.join(params["directory"], f"90-slipway-{params['name']}.conf")
     text = "".join(f"{key} = {value}\n" for key, value in sorted(settings.items()))
-    wanted = attributes("root", "root", "0644", check)
-    old = read_if_present(target)
-    file_changed = old != text.encode()
-    rights_changed = not file_changed and attributes_differ(target, wanted)
-    if not check:
-        if file_changed:
-            write_atomic(target, text.encode(), wanted)
-        elif rights_changed:
-            set_attributes(target, wanted)
+    old, file_changed = keep_file(target, text.encode(), attributes("root", "root", "0644", check), check)
 
     for key, value in sorted(settings.items()):
         path = setting_path(params["proc"], key)
@@ -121,7 +106,7 @@ def run(params: dict[str, Any], check: bool) -> dict[str, Any]:
     )
     return {
         **message,
-        "changed": bool(file_changed or rights_changed or applied),
+        "changed": bool(file_changed or applied),
         "applied": applied,
         "not_applied": not_applied,
         "diff": [

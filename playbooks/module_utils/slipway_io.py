@@ -147,6 +147,19 @@ def write_atomic(path: str, data: bytes, wanted: Attributes) -> None:
             raise
 
 
+def keep_file(path: str, data: bytes, wanted: Attributes, check_mode: bool) -> tuple[bytes | None, bool]:
+    """Bring a file to its content and rights; returns what it held (None: there was none) and whether it changed."""
+    old = read_if_present(path)
+    rewrite = old != data
+    change = rewrite or attributes_differ(path, wanted)
+    if change and not check_mode:
+        if rewrite:
+            write_atomic(path, data, wanted)
+        else:
+            set_attributes(path, wanted)
+    return old, change
+
+
 def link_atomic(path: str, target: str) -> None:
     """Make ``path`` a symbolic link to ``target`` in one rename."""
     directory = os.path.dirname(path)

@@ -19,7 +19,7 @@ DIFF_LIMIT = 16_384
 MESSAGE_LIMIT = 500
 WHAT_LIMIT = 20
 WHAT_LENGTH = 200
-NAMING = ("changed_paths", "changed_units", "installed", "held", "imported")
+NAMING = ("changed_paths", "changed_units", "changed_modules", "installed", "held", "imported")
 """Results of our modules that name what they changed."""
 
 
