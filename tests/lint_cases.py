@@ -245,6 +245,21 @@ def r(number: str, *more: str) -> dict[str, Any]:
     return {**new_driver(number, *more), "components.nvidia-nvsdm": amd64_only(debs(number, "libnvsdm"))}
 
 
+def on_system(os: str) -> dict[str, Any]:
+    """Changes of the release: for one operating system on amd64 instead."""
+    alone = {
+        "nvidia-fabricmanager": "nvidia-fabricmanager",
+        "nvidia-nscq": "libnvidia-nscq",
+        "nvidia-nvsdm": "libnvsdm",
+    }
+    return {
+        "targets": [f"{os}/amd64"],
+        "repositories.nvidia.sources": {os: {"uris": ["https://example.com/apt/"], "suites": ["/"]}},
+        **{f"components.{name}": debs(_DRIVER, package) for name, package in alone.items()},
+    }
+
+
+JAMMY = on_system("ubuntu22.04")
 _ENDED = {"driver-branch-ended"}
 
 CASES = [
@@ -402,6 +417,29 @@ CASES = [
         {"components.nvidia-fabricmanager": amd64_only(debs(_DRIVER, "nvidia-fabricmanager-580"))},
     ),
     Case(
+        "22.04 with the 6.8 kernel and precompiled modules",
+        {"driver-precompiled"},
+        {
+            **JAMMY,
+            "components.kernel": debs("6.8.0", "linux-azure"),
+            "components.nvidia-driver": {
+                **debs(_DRIVER, "linux-modules-nvidia-580-server-open-azure"),
+                "modules": "open",
+            },
+        },
+    ),
+    Case(
+        "precompiled modules of a branch that Ubuntu compiles",
+        release={
+            **JAMMY,
+            "components.kernel": debs("5.15.0", "linux-azure"),
+            "components.nvidia-driver": {
+                **debs(_DRIVER, "linux-modules-nvidia-580-server-open-azure"),
+                "modules": "open",
+            },
+        },
+    ),
+    Case(
         "precompiled modules that nobody compiles",
         {"driver-precompiled"},
         {
@@ -420,34 +458,16 @@ CASES = [
         "a kernel that the driver is not supported on",
         {"kernel-not-supported"},
         {
-            "targets": ["ubuntu22.04/amd64"],
-            "repositories.nvidia.sources": {"ubuntu22.04": {"uris": ["https://a/"], "suites": ["/"]}},
+            **JAMMY,
             "components.kernel": debs("6.2.0", "linux-azure"),
-            **{
-                f"components.{name}": debs(_DRIVER, package)
-                for name, package in (
-                    ("nvidia-fabricmanager", "nvidia-fabricmanager"),
-                    ("nvidia-nscq", "libnvidia-nscq"),
-                    ("nvidia-nvsdm", "libnvsdm"),
-                )
-            },
         },
     ),
     Case(
         "22.04 with the 6.8 kernel and no gcc-12",
         {"kernel-compiler"},
         {
-            "targets": ["ubuntu22.04/amd64"],
-            "repositories.nvidia.sources": {"ubuntu22.04": {"uris": ["https://a/"], "suites": ["/"]}},
+            **JAMMY,
             "components.kernel": debs("6.8.0", "linux-azure"),
-            **{
-                f"components.{name}": debs(_DRIVER, package)
-                for name, package in (
-                    ("nvidia-fabricmanager", "nvidia-fabricmanager"),
-                    ("nvidia-nscq", "libnvidia-nscq"),
-                    ("nvidia-nvsdm", "libnvsdm"),
-                )
-            },
         },
     ),
     Case(
@@ -602,16 +622,7 @@ CASES = [
         "DOCA for a system that it is not released for",
         {"doca-os"},
         {
-            "targets": ["ubuntu26.04/amd64"],
-            "repositories.nvidia.sources": {"ubuntu26.04": {"uris": ["https://a/"], "suites": ["/"]}},
-            **{
-                f"components.{name}": debs(_DRIVER, package)
-                for name, package in (
-                    ("nvidia-fabricmanager", "nvidia-fabricmanager"),
-                    ("nvidia-nscq", "libnvidia-nscq"),
-                    ("nvidia-nvsdm", "libnvsdm"),
-                )
-            },
+            **on_system("ubuntu26.04"),
         },
     ),
     Case(
@@ -622,12 +633,13 @@ CASES = [
     # -- etcd ----------------------------------------------------------------------------------------------------------
     Case(
         "etcd that corrupts data",
-        {"etcd-corrupts", "etcd-member-add", "etcd-handshakes"},
+        {"etcd-corrupts", "etcd-member-add", "etcd-handshakes", "etcd-not-tested"},
         {"components.etcd.version": "3.5.22"},
     ),
+    Case("etcd of another minor than tested", {"etcd-not-tested"}, {"components.etcd.version": "3.5.33"}),
     Case("etcd that refuses members", {"etcd-member-add", "etcd-handshakes"}, {"components.etcd.version": "3.6.10"}),
     Case("etcd with unfinished handshakes", {"etcd-handshakes"}, {"components.etcd.version": "3.6.13"}),
-    Case("etcd 3.4", {"etcd-ended", "etcd-for-kubernetes"}, {"components.etcd.version": "3.4.45"}),
+    Case("etcd 3.4", {"etcd-ended", "etcd-for-kubernetes", "etcd-not-tested"}, {"components.etcd.version": "3.4.45"}),
     Case("etcd 3.5.20 to 3.6", {"etcd-minor-floor"}, before={"components.etcd.version": "3.5.20"}),
     Case(
         "etcd 3.6.10 to 3.7",
@@ -667,7 +679,7 @@ CASES = [
     ),
     Case(
         "Kubernetes that NVIDIA does not list",
-        {"kubernetes-not-in-matrix"},
+        {"kubernetes-not-in-matrix", "etcd-not-tested"},
         {"components.kubernetes.version": "1.37.1"},
     ),
     Case("two minors at once", {"kubernetes-minor-step"}, before={"components.kubernetes.version": "1.34.11"}),
@@ -694,9 +706,16 @@ CASES = [
     ),
     Case(
         "a gate that needs a newer etcd",
-        {"feature-gate-etcd", "kubernetes-not-in-matrix"},
+        {"feature-gate-etcd", "kubernetes-not-in-matrix", "etcd-not-tested"},
         {"components.kubernetes.version": "1.37.0"},
         {"apiservers.flags": {"feature-gates": "EtcdRangeStream=true"}},
+    ),
+    Case(
+        "gangs across the version that drops their API",
+        {"dropped-api", "kubernetes-not-in-matrix", "etcd-not-tested"},
+        {"components.kubernetes.version": "1.37.0"},
+        {"apiservers.flags": {"feature-gates": "GenericWorkload=true"}},
+        before={},
     ),
     Case("a flag that is gone", {"removed-flag"}, stack={"apiservers.flags": {"pod-infra-container-image": "pause"}}),
     Case("a field that is gone", {"removed-flag"}, stack=pool(kubelet={"imagePullProgressDeadline": "30m"})),

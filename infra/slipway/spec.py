@@ -252,7 +252,10 @@ class Pool(_Model):
 
     name: Name = Field(description="name of the pool; its hosts are `<cluster>-<pool>-<number>`")
     count: int = Field(ge=0, le=5_000, description="nodes")
-    platform: str = Field(default="generic", description="machine type; the value of the label `slipway.dev/platform`")
+    platform: str = Field(
+        default="generic",
+        description="machine type, one of `infra/slipway/platforms/machines.yaml`; the label `slipway.dev/platform`",
+    )
     max_pods: int = Field(default=110, ge=8, le=250, description="pods on one node; they must fit into its pod network")
     drain_seconds: int = Field(
         default=300, ge=0, le=86_400, description="how long a node's pods may take to go before its host leaves, s"

@@ -132,3 +132,24 @@ def test_a_bad_declaration_declares_nothing(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "stacks/Pulumi.lab.yaml: etcd.count: 4 members tolerate no more than 3; use an odd number" in done.stderr
     assert done.stdout == ""
+
+
+def test_an_error_of_a_rule_declares_nothing(tmp_path: Path) -> None:
+    bad = {**LAB, "pools": [{"name": "gpu", "count": 1, "platform": "nd-h100-v6"}]}
+    done = record(tmp_path, bad)
+    assert done.returncode != 0
+    assert "[platform-unknown]" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_waived_error_lets_it_go_on(tmp_path: Path) -> None:
+    waiver = {"rule": "platform-unknown", "reason": "a new machine type", "until": "2999-01-01 00:00:00 +0000 UTC"}
+    pools = [{"name": "gpu", "count": 1, "platform": "nd-h100-v6"}]
+    done = record(tmp_path, {**LAB, "pools": pools, "waivers": [waiver]})
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_warning_is_told_and_lets_it_go_on(tmp_path: Path) -> None:
+    done = record(tmp_path, {**LAB, "apiservers": {"count": 2, "flags": {"event-ttl": "24h"}}})
+    assert done.returncode == 0, done.stderr
+    assert "[apiserver-event-ttl]" in done.stderr

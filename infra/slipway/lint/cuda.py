@@ -99,11 +99,9 @@ def cuda_preview(release: Release) -> Iterator[Problem]:
 )
 def cuda_drags_driver(release: Release) -> Iterator[Problem]:
     """CUDA's packages leave the driver alone."""
-    for host in views.hosts(release):
-        pinned = host.pinned("cuda-toolkit")
-        for package in pinned.packages if pinned else ():
-            if re.match(figures.DRAGS_A_DRIVER.value, package):
-                yield Problem(_TOOLKIT, f"{package} installs a driver of its own choice", on=str(host))
+    for host, package, _ in views.packages(release, "cuda-toolkit"):
+        if re.match(figures.DRAGS_A_DRIVER.value, package):
+            yield Problem(_TOOLKIT, f"{package} installs a driver of its own choice", on=str(host))
 
 
 @rule(
@@ -114,45 +112,41 @@ def cuda_drags_driver(release: Release) -> Iterator[Problem]:
 )
 def nccl_cuda_major(release: Release) -> Iterator[Problem]:
     """NCCL is built for the major version of the CUDA toolkit."""
-    for host, toolkit in _toolkits(release):
-        pinned = host.pinned("nccl")
-        built = {one.version.partition("+cuda")[2] for one in pinned.packages.values()} if pinned else set()
-        for suffix in sorted(built - {""}):
-            if versions.major(suffix) != versions.major(toolkit):
-                message = f"built for CUDA {suffix}, the toolkit is {toolkit}"
-                yield Problem("components.nccl", message, on=str(host))
+    for host, _, package in views.packages(release, "nccl"):
+        toolkit, built = host.version("cuda-toolkit"), package.version.partition("+cuda")[2]
+        if toolkit and built and versions.major(built) != versions.major(toolkit):
+            message = f"built for CUDA {built}, the toolkit is {toolkit}"
+            yield Problem("components.nccl", message, on=str(host))
 
 
 @rule("cudnn-cuda-major", "error", source=figures.CUDNN[0].source, fix="take cudnn9-cuda-<major> of the toolkit")
 def cudnn_cuda_major(release: Release) -> Iterator[Problem]:
     """Packages of cuDNN are built for the major version of the CUDA toolkit."""
-    for host, toolkit in _toolkits(release):
-        for package, major in _cudnn(host):
-            if major != versions.major(toolkit):
-                message = f"{package} is for CUDA {major}, the toolkit is {toolkit}"
-                yield Problem("components.cudnn", message, on=str(host))
+    for host, package, major in _cudnn(release):
+        toolkit = host.version("cuda-toolkit")
+        if toolkit and major != versions.major(toolkit):
+            message = f"{package} is for CUDA {major}, the toolkit is {toolkit}"
+            yield Problem("components.cudnn", message, on=str(host))
 
 
 @rule("cudnn-driver-floor", "error", source=figures.CUDNN[0].source, fix="take a newer driver")
 def cudnn_driver_floor(release: Release) -> Iterator[Problem]:
     """The driver is one on which cuDNN runs."""
-    for host in views.hosts(release):
+    for host, package, major in _cudnn(release):
         driver, version = host.version("nvidia-driver"), host.version("cudnn")
-        for package, major in _cudnn(host):
-            for one in figures.CUDNN:
-                if one.architecture or one.cuda_major != major or not driver or not version:
-                    continue
-                if not versions.older(version, one.since) and versions.older(driver, one.driver):
-                    message = f"{package} {version} needs driver {one.driver} or later, the driver is {driver}"
-                    yield Problem("components.cudnn", message, on=str(host))
+        for one in figures.CUDNN:
+            if one.architecture or one.cuda_major != major or not driver or not version:
+                continue
+            if not versions.older(version, one.since) and versions.older(driver, one.driver):
+                message = f"{package} {version} needs driver {one.driver} or later, the driver is {driver}"
+                yield Problem("components.cudnn", message, on=str(host))
 
 
-def _cudnn(host: views.Host) -> Iterator[tuple[str, int]]:
-    """Each package of cuDNN with the major version of CUDA in its name."""
-    pinned = host.pinned("cudnn")
-    for package in pinned.packages if pinned else ():
+def _cudnn(release: Release) -> Iterator[tuple[views.Host, str, int]]:
+    """Each package of cuDNN with the major version of CUDA in its name, on each kind of host."""
+    for host, package, _ in views.packages(release, "cudnn"):
         if named := re.search(r"-cuda-(\d+)$", package):
-            yield package, int(named[1])
+            yield host, package, int(named[1])
 
 
 @rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from slipway import platforms
+from slipway.lint import views
 from slipway.lint.figures import kubernetes as figures
 from slipway.lint.rules import Problem, rule
 from slipway.release import Release
@@ -77,11 +77,8 @@ def autoscaler_totals(cluster: Cluster, release: Release) -> Iterator[Problem]:
     """The pools stay below cluster-autoscaler's default totals, at which it stops without an error."""
     if "cluster-autoscaler" not in release.components:
         return
-    known = platforms.load()
     for field, one in figures.AUTOSCALER_TOTALS.items():
-        total = sum(
-            pool.count * (getattr(known[pool.platform], field) or 0) for pool in cluster.pools if pool.platform in known
-        )
+        total = sum(pool.count * (getattr(platform, field) or 0) for _, pool, platform in views.declared(cluster))
         if total > one.limit:
             message = f"{total} {one.unit} in all pools, the autoscaler's --{one.flag} is {one.limit} by default"
             yield Problem("pools", message)

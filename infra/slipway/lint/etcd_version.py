@@ -63,6 +63,19 @@ def etcd_for_kubernetes(release: Release) -> Iterator[Problem]:
             yield Problem(_PATH, f"{etcd}: Kubernetes {kubernetes} needs {floor} or later")
 
 
+@rule(
+    "etcd-not-tested", "note", source=figures.TESTED[0].source, fix="take the etcd that it is tested with, if you can"
+)
+def etcd_not_tested(release: Release) -> Iterator[Problem]:
+    """The etcd is not older than the one that Kubernetes is tested with."""
+    if not {"etcd", "kubernetes"} <= set(release.components):
+        return
+    etcd, kubernetes = release.version("etcd"), release.version("kubernetes")
+    for one in figures.TESTED:
+        if versions.minor(kubernetes) == one.kubernetes and versions.older(etcd, one.etcd):
+            yield Problem(_PATH, f"{etcd}: Kubernetes {kubernetes} is tested with {one.etcd}")
+
+
 # -- from one release to another ---------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from slipway.lint import versions, views
 from slipway.lint.figures import driver as figures
 from slipway.lint.rules import Problem, rule
-from slipway.release import Pinned, Release
+from slipway.release import UBUNTU, Pinned, Release
 
 _PATH = "components.nvidia-driver"
 
@@ -77,7 +77,7 @@ def driver_branch_ended(release: Release, today: dt.date) -> Iterator[Problem]:
         if found and (found.ended or (found.ends and found.ends < today)):
             when = f" on {found.ends}" if found.ends else ""
             message = f"R{branch} got its last fixes{when}"
-            if pinned.repository == "ubuntu":
+            if pinned.repository == UBUNTU:
                 message += "; Ubuntu turns its packages into empty ones that install the next branch"
             yield Problem(_PATH, message, on=str(host))
 
@@ -156,7 +156,7 @@ def driver_packages_branch(release: Release) -> Iterator[Problem]:
                 continue
             if int(named[1]) != branch:
                 yield Problem(_PATH, f"{package} is of R{named[1]}, the driver of R{branch}", on=str(host))
-            elif branch >= figures.NO_BRANCH_IN_NAMES_SINCE.value and pinned.repository != "ubuntu":
+            elif branch >= figures.NO_BRANCH_IN_NAMES_SINCE.value and pinned.repository != UBUNTU:
                 first = figures.NO_BRANCH_IN_NAMES_SINCE.value
                 yield Problem(_PATH, f"{package}: from R{first} on NVIDIA's names have no branch", on=str(host))
 
@@ -171,7 +171,7 @@ def driver_not_held(release: Release) -> Iterator[Problem]:
     """A driver whose package names have no branch is held on it by a pinning package."""
     for host, pinned, branch in _drivers(release):
         held = any(re.search(figures.PINNING_PACKAGE.value, package) for package in pinned.packages)
-        if branch >= figures.NO_BRANCH_IN_NAMES_SINCE.value and not held and pinned.repository != "ubuntu":
+        if branch >= figures.NO_BRANCH_IN_NAMES_SINCE.value and not held and pinned.repository != UBUNTU:
             yield Problem(_PATH, f"nothing holds the host on R{branch}: its packages have no branch", on=str(host))
 
 
@@ -190,7 +190,7 @@ def companion_package_name(release: Release) -> Iterator[Problem]:
             if not pinned or one.component not in ("nvidia-fabricmanager", "nvidia-nscq", "nvidia-imex"):
                 continue
             expected = one.package if plain else f"{one.package}-{branch}"
-            if pinned.repository != "ubuntu" and expected not in pinned.packages:
+            if pinned.repository != UBUNTU and expected not in pinned.packages:
                 found = ", ".join(pinned.packages) or "nothing"
                 message = f"expected the package {expected}, found {found}"
                 yield Problem(f"components.{one.component}", message, on=str(host))
@@ -200,17 +200,22 @@ def companion_package_name(release: Release) -> Iterator[Problem]:
     "driver-precompiled",
     "error",
     source=figures.PRECOMPILED[0].source,
-    fix="take a branch that Ubuntu compiles, or the DKMS packages",
+    fix="take a branch and a kernel that Ubuntu compiles for, or the DKMS packages",
 )
 def driver_precompiled(release: Release) -> Iterator[Problem]:
-    """Precompiled modules are of a branch that Ubuntu compiles for that system."""
+    """Precompiled modules are of a branch that Ubuntu compiles for that system and kernel."""
     for host, pinned, _ in _drivers(release):
+        there = next((one for one in figures.PRECOMPILED if one.os == host.target.os), None)
+        kernel = host.version("kernel")
         for package in pinned.packages:
             named = re.match(figures.PRECOMPILED_PACKAGE.value, package)
-            there = next((one.branches for one in figures.PRECOMPILED if one.os == host.target.os), ())
-            if named and int(named[2]) not in there:
-                listed = ", ".join(f"R{number}" for number in there) or "none"
+            if not named:
+                continue
+            if there is None or int(named[2]) not in there.branches:
+                listed = ", ".join(f"R{number}" for number in there.branches) if there else "none"
                 yield Problem(_PATH, f"{package}: precompiled for {host.target.os}: {listed}", on=str(host))
+            elif kernel and versions.minor(kernel) in there.not_for:
+                yield Problem(_PATH, f"{package}: none is precompiled for kernel {kernel}", on=str(host))
 
 
 @rule("grid-and-datacenter", "error", source=figures.GRID_PACKAGE.source, fix="pin one of the two")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slipway import release as releases
+from slipway.lint import versions
 from slipway.lint.changes import Deployed
 from slipway.lint.rules import RULES, SEVERITIES, Finding, Rule, problems
 from slipway.release import Release
@@ -90,11 +92,13 @@ def refuse(case: Case, today: dt.date | None = None) -> list[Finding]:
 
 
 def deployed_release(deployed: Deployed) -> Release | None:
-    """Return the oldest release that some play of a stack was deployed with, or None when it is not known any more."""
-    ids = sorted({str(inputs["release"]) for inputs in deployed.values() if inputs.get("release")})
-    for one in ids:
-        try:
-            return releases.load(one)
-        except releases.ReleaseError:  # its file is gone: nothing to compare with
-            continue
-    return None
+    """Return the release that a stack was deployed with, or None when its file is gone.
+
+    Where an upgrade was interrupted there are several: then the one with the oldest Kubernetes, which some hosts have.
+    """
+    found = []
+    for one in sorted({str(inputs["release"]) for inputs in deployed.values() if inputs.get("release")}):
+        with contextlib.suppress(releases.ReleaseError):
+            found.append(releases.load(one))
+    with_kubernetes = [one for one in found if "kubernetes" in one.components]
+    return min(with_kubernetes, key=lambda one: versions.key(one.version("kubernetes")), default=None)

@@ -189,6 +189,22 @@ def feature_gate_etcd(cluster: Cluster, release: Release) -> Iterator[Problem]:
             yield Problem(path, f"{name} needs etcd {gate.etcd}, the release has {etcd}")
 
 
+@rule(
+    "dropped-api",
+    "warning",
+    source=figures.DROPPED_APIS[0].source,
+    fix="delete its objects before the upgrade, and make them anew after it",
+)
+def dropped_api(cluster: Cluster, before: Release, release: Release) -> Iterator[Problem]:
+    """No feature is in use whose API the next version drops."""
+    old, new = _version(before), _version(release)
+    for path, name, on in _feature_gates(cluster):
+        for one in figures.DROPPED_APIS:
+            crosses = old and new and versions.older(old, one.since) and not versions.older(new, one.since)
+            if crosses and on and name == one.gate:
+                yield Problem(path, f"{one.api} of {name} is gone from {one.since} on")
+
+
 @rule("removed-flag", "error", source=figures.REMOVED[0].source, fix="leave it out")
 def removed_flag(cluster: Cluster, release: Release) -> Iterator[Problem]:
     """No flag or field is set that its program no longer knows: it would not start."""

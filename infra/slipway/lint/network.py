@@ -6,8 +6,8 @@ import ipaddress
 import itertools
 from collections.abc import Iterator
 
-from slipway import platforms
 from slipway.fleet import addresses
+from slipway.lint import views
 from slipway.lint.rules import Problem, rule
 from slipway.spec import Cluster
 
@@ -61,12 +61,10 @@ def network_special(cluster: Cluster) -> Iterator[Problem]:
 )
 def network_reserved(cluster: Cluster) -> Iterator[Problem]:
     """No network has addresses that a machine type of the cluster takes for itself, such as for InfiniBand."""
-    known = platforms.load()
     taken = {
         (ipaddress.IPv4Network(network), what, pool.platform)
-        for pool in cluster.pools
-        if pool.platform in known
-        for network, what in known[pool.platform].reserved.items()
+        for _, pool, platform in views.declared(cluster)
+        for network, what in platform.reserved.items()
     }
     for name in _NETWORKS:
         declared = getattr(cluster.network, name)

@@ -83,15 +83,14 @@ def package_version(release: Release) -> Iterator[Problem]:
     for name in release.components:
         if name in _OWN_RULES:
             continue
-        for host in views.hosts(release):
-            pinned = host.pinned(name)
-            for package, one in pinned.packages.items() if pinned else ():
-                # DOCA brings packages that go by other numbers (rdma-core 2507mlnx58).
-                if name == "doca-ofed" and not package.startswith("doca-"):
-                    continue
-                if pinned and not versions.within(one.version, pinned.version):
-                    message = f"{package} {one.version} is not of version {pinned.version}"
-                    yield Problem(f"components.{name}", message, on=str(host))
+        for host, package, one in views.packages(release, name):
+            # DOCA brings packages that go by other numbers (rdma-core 2507mlnx58).
+            if name == "doca-ofed" and not package.startswith("doca-"):
+                continue
+            version = host.version(name) or ""
+            if not versions.within(one.version, version):
+                message = f"{package} {one.version} is not of version {version}"
+                yield Problem(f"components.{name}", message, on=str(host))
 
 
 @rule(
@@ -120,14 +119,12 @@ def packages_of_two_owners(release: Release) -> Iterator[Problem]:
 )
 def package_from_elsewhere(release: Release) -> Iterator[Problem]:
     """A package comes from the repository that owns its name."""
-    for host in views.hosts(release):
-        for name in release.components:
-            pinned = host.pinned(name)
-            for package in pinned.packages if pinned else ():
-                owners = release.owners(package, host.target)
-                if pinned and owners and pinned.repository not in owners:
-                    message = f"{package} comes from {pinned.repository}, but {min(owners)} owns packages of that name"
-                    yield Problem(f"components.{name}", message, on=str(host))
+    for name in release.components:
+        for host, package, _ in views.packages(release, name):
+            pinned, owners = host.pinned(name), release.owners(package, host.target)
+            if pinned and owners and pinned.repository not in owners:
+                message = f"{package} comes from {pinned.repository}, but {min(owners)} owns packages of that name"
+                yield Problem(f"components.{name}", message, on=str(host))
 
 
 @rule(

@@ -103,12 +103,10 @@ def platform_unknown(cluster: Cluster) -> Iterator[Problem]:
 )
 def rack_not_whole(cluster: Cluster) -> Iterator[Problem]:
     """Machines of NVLink racks come in whole racks."""
-    known = platforms.load()
-    for index, pool in enumerate(cluster.pools):
-        rack = known[pool.platform].rack if pool.platform in known else None
-        if rack and pool.count % rack:
-            message = f"{pool.count} machines; {pool.platform} comes in racks of {rack}"
-            yield Problem(f"pools[{index}].count", message)
+    for path, pool, platform in views.declared(cluster):
+        if platform.rack and pool.count % platform.rack:
+            message = f"{pool.count} machines; {pool.platform} comes in racks of {platform.rack}"
+            yield Problem(f"{path}.count", message)
 
 
 @rule(
@@ -119,10 +117,9 @@ def rack_not_whole(cluster: Cluster) -> Iterator[Problem]:
 )
 def secure_boot_platform(cluster: Cluster) -> Iterator[Problem]:
     """Secure Boot is asked only of machines that have it."""
-    known = platforms.load()
-    for index, pool in enumerate(cluster.pools):
-        if pool.secure_boot and pool.platform in known and known[pool.platform].secure_boot is False:
-            yield Problem(f"pools[{index}].secure_boot", f"{pool.platform} cannot do it")
+    for path, pool, platform in views.declared(cluster):
+        if pool.secure_boot and platform.secure_boot is False:
+            yield Problem(f"{path}.secure_boot", f"{pool.platform} cannot do it")
 
 
 # -- with the release --------------------------------------------------------------------------------------------------
@@ -234,13 +231,18 @@ def cudnn_gpu(cluster: Cluster, release: Release) -> Iterator[Problem]:
                 yield Problem(f"{machines.path}.platform", message)
 
 
-@rule("dcgm-two-cudas", "error", source="NVIDIA/DCGM#254", fix="pin the packages for CUDA 12 and 13 side by side")
+@rule(
+    "dcgm-two-cudas",
+    "error",
+    source=gpu_figures.DCGM_TWO_CUDAS[0].source,
+    fix="pin the packages for CUDA 12 and 13 side by side",
+)
 def dcgm_two_cudas(cluster: Cluster, release: Release) -> Iterator[Problem]:
     """DCGM sees old GPUs under a new driver: it needs its packages for the GPU's CUDA and for the driver's."""
     for machines, model, architecture in views.gpu_pools(cluster, release):
         pinned, driver = machines.host.pinned("dcgm"), machines.host.version("nvidia-driver") or ""
-        found = gpu_figures.DCGM_TWO_CUDAS.get(architecture.name)
-        if not pinned or not found or versions.major(driver) < found[1] or not architecture.last_cuda:
+        found = next((one for one in gpu_figures.DCGM_TWO_CUDAS if one.architecture == architecture.name), None)
+        if not pinned or not found or versions.major(driver) < found.since_branch or not architecture.last_cuda:
             continue
         there = {
             int(named[1])

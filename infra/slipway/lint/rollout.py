@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slipway import platforms
+from slipway.lint import views
 from slipway.lint.rules import Problem, rule
 from slipway.spec import Cluster
 
@@ -57,9 +57,7 @@ def places_of_one(cluster: Cluster) -> Iterator[Problem]:
 )
 def rack_not_a_unit(cluster: Cluster) -> Iterator[Problem]:
     """Machines of an NVLink rack change together: between two drivers the whole rack is without memory exchange."""
-    known = platforms.load()
-    for index, pool in enumerate(cluster.pools):
-        rack = known[pool.platform].rack if pool.platform in known else None
-        if rack and pool.unit_size != rack:
-            message = f"{pool.unit_size or 'not set'}; machines of {pool.platform} change by racks of {rack}"
-            yield Problem(f"pools[{index}].unit_size", message)
+    for path, pool, platform in views.declared(cluster):
+        if platform.rack and pool.unit_size != platform.rack:
+            message = f"{pool.unit_size or 'not set'}; machines of {pool.platform} change by racks of {platform.rack}"
+            yield Problem(f"{path}.unit_size", message)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from slipway import platforms
 from slipway.lint.figures.gpu import ARCHITECTURES, MODELS, Architecture, Model
 from slipway.platforms import Platform
-from slipway.release import Pinned, Release, Target
+from slipway.release import Package, Pinned, Release, Target
 from slipway.spec import Cluster, Pool
 
 
@@ -65,6 +65,22 @@ def _hosts(key: _Same) -> tuple[Host, ...]:
     return tuple(Host.of(key.release, Target.parse(kind)) for kind in dict.fromkeys(kinds))
 
 
+def packages(release: Release, component: str) -> Iterator[tuple[Host, str, Package]]:
+    """Every package of a component with its name, on each kind of host."""
+    for host in hosts(release):
+        pinned = host.pinned(component)
+        for name, package in pinned.packages.items() if pinned else ():
+            yield host, name, package
+
+
+def declared(cluster: Cluster) -> Iterator[tuple[str, Pool, Platform]]:
+    """Every pool whose machine type is known: `pools[<index>]`, the pool, its machine type."""
+    known = platforms.load()
+    for index, pool in enumerate(cluster.pools):
+        if platform := known.get(pool.platform):
+            yield f"pools[{index}]", pool, platform
+
+
 @dataclasses.dataclass(frozen=True)
 class Machines:
     """One pool with its machine type, and what the release puts on it."""
@@ -87,12 +103,10 @@ class Machines:
 
 
 def pools(cluster: Cluster, release: Release) -> Iterator[Machines]:
-    """Every pool whose machine type is known."""
-    known = platforms.load()
-    for index, pool in enumerate(cluster.pools):
-        if platform := known.get(pool.platform):
-            target = Target(cluster.fleet.os, platform.arch, pool.platform)
-            yield Machines(f"pools[{index}]", pool, platform, Host.of(release, target))
+    """Every pool whose machine type is known, with what the release puts on it."""
+    for path, pool, platform in declared(cluster):
+        target = Target(cluster.fleet.os, platform.arch, pool.platform)
+        yield Machines(path, pool, platform, Host.of(release, target))
 
 
 def gpu_pools(cluster: Cluster, release: Release) -> Iterator[tuple[Machines, Model, Architecture]]:

@@ -5,6 +5,7 @@ releases, `steps` finds the way from one to another. Nothing here imports Pulumi
 """
 
 from slipway.release.model import (
+    UBUNTU,
     Build,
     Bundle,
     Component,
@@ -25,6 +26,7 @@ from slipway.release.reading import known_ids, load, shown
 from slipway.release.texts import Arch
 
 __all__ = [
+    "UBUNTU",
     "Arch",
     "Build",
     "Bundle",

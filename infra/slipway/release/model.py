@@ -39,6 +39,9 @@ from slipway.release.texts import (
     Version,
 )
 
+UBUNTU = "ubuntu"
+"""What a release calls the repository that is Ubuntu's own archive: its packages go by other names than NVIDIA's."""
+
 
 class ReleaseError(ValueError):
     """A release file that cannot be used; the message has one line for each mistake."""

@@ -113,11 +113,13 @@ class Precompiled:
 
     os: str
     branches: tuple[int, ...]
-    source: str = "cloud-native-docs gpu-operator/precompiled-drivers.rst"
+    not_for: tuple[str, ...] = ()
+    """Kernel series of it for which there are none."""
+    source: str = "cloud-native-docs gpu-operator/precompiled-drivers.rst, platform-support.rst"
 
 
 PRECOMPILED = (
-    Precompiled("ubuntu22.04", (580, 595)),
+    Precompiled("ubuntu22.04", (580, 595), not_for=("6.8",)),
     Precompiled("ubuntu24.04", (580, 595)),
     Precompiled("ubuntu26.04", (595,)),
 )

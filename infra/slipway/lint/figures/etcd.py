@@ -66,6 +66,22 @@ DOWNGRADES_SINCE = Figure("3.6", "etcd.io downgrade: etcdctl downgrade from 3.6 
 KUBERNETES_FLOORS = (Figure(("1.34", "3.5.8"), "KEP 2340: ConsistentListFromCache is always on from 1.34"),)
 """Kubernetes from, and the oldest etcd for it."""
 
+
+@dataclasses.dataclass(frozen=True)
+class Tested:
+    """The minor version of etcd that a minor version of Kubernetes is built and tested with."""
+
+    kubernetes: str
+    etcd: str
+    source: str
+
+
+TESTED = (
+    Tested("1.34", "3.5", "kubespray etcd_supported_versions"),
+    Tested("1.36", "3.6", "kubespray etcd_supported_versions"),
+    Tested("1.37", "3.7", "kubernetes CHANGELOG-1.37: built against 3.7"),
+)
+
 QUOTA = Figure((1_000, 8 * 1024**3), "etcd.io limits; OpenAI, scaling Kubernetes to 2,500 nodes")
 """Nodes from which the database outgrows less, and the quota that etcd suggests at most, bytes."""
 

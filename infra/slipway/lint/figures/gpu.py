@@ -70,5 +70,14 @@ MODELS = {
     )
 }
 
-DCGM_TWO_CUDAS = {"volta": ("NVIDIA/DCGM#254", 580)}
-"""Architecture → source, and the branch from which DCGM needs its packages for CUDA 12 and 13 side by side."""
+
+@dataclasses.dataclass(frozen=True)
+class TwoCudas:
+    """An architecture for which DCGM needs its packages of two CUDA versions from a branch of the driver on."""
+
+    architecture: str
+    since_branch: int
+    source: str
+
+
+DCGM_TWO_CUDAS = (TwoCudas("volta", 580, "NVIDIA/DCGM#254"),)

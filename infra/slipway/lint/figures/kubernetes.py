@@ -88,6 +88,19 @@ STATUS_TRAP = Figure(
     "kubelet pkg/kubelet/apis/config/v1beta1/defaults.go: the second takes the value of the first, else 5 min",
 )
 
+
+@dataclasses.dataclass(frozen=True)
+class DroppedApi:
+    """An API that a version drops: its objects must be gone before. `gate` is the feature that has them."""
+
+    gate: str
+    api: str
+    since: str
+    source: str
+
+
+DROPPED_APIS = (DroppedApi("GenericWorkload", "scheduling.k8s.io/v1alpha2", "1.37", "KEP 4671; CHANGELOG-1.37"),)
+
 NOT_TO_BE_SET = (
     Figure("watch-cache-sizes", "kube-apiserver: sizes are dynamic since 1.19, only <resource>#0 has an effect"),
 )
