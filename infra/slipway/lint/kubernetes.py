@@ -9,6 +9,7 @@ from typing import Any
 from slipway.lint import versions, views
 from slipway.lint.figures import kubernetes as figures
 from slipway.lint.figures import node_software
+from slipway.lint.figures.etcd import ALONE
 from slipway.lint.rules import Problem, rule
 from slipway.release import Release
 from slipway.spec import Cluster
@@ -263,7 +264,7 @@ def cgroup_v1(cluster: Cluster, release: Release) -> Iterator[Problem]:
     fix="set both, or neither",
 )
 def kubelet_status_frequency(cluster: Cluster) -> Iterator[Problem]:
-    """A kubelet that is told how often to look at its status is told how often to report it: else it reports each."""
+    """A kubelet that is told how often to look at its status is told how often to report it: else it reports each look."""
     update, report = figures.STATUS_TRAP.value
     for index, pool in enumerate(cluster.pools):
         if update in pool.kubelet and report not in pool.kubelet:
@@ -277,8 +278,6 @@ def kubelet_status_frequency(cluster: Cluster) -> Iterator[Problem]:
 @rule("apiserver-alone", "warning", source="kubernetes.io, options for highly available topology", fix="two or more")
 def apiserver_alone(cluster: Cluster) -> Iterator[Problem]:
     """A cluster of some size has more than one API server."""
-    from slipway.lint.figures.etcd import ALONE
-
     if cluster.nodes > ALONE.value and cluster.apiservers.count == 1:
         yield Problem("apiservers.count", f"one API server for {cluster.nodes} nodes")
 
