@@ -264,7 +264,7 @@ def cgroup_v1(cluster: Cluster, release: Release) -> Iterator[Problem]:
     fix="set both, or neither",
 )
 def kubelet_status_frequency(cluster: Cluster) -> Iterator[Problem]:
-    """A kubelet that is told how often to look at its status is told how often to report it: else it reports each look."""
+    """A kubelet told how often to look at its status is told how often to report it: else it reports each look."""
     update, report = figures.STATUS_TRAP.value
     for index, pool in enumerate(cluster.pools):
         if update in pool.kubelet and report not in pool.kubelet:
