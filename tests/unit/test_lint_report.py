@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,17 @@ def test_check_of_a_shipped_stack(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "unverified" in said.out
     assert said.out.rstrip().endswith("notes")
     assert said.err == ""
+
+
+def test_up_refuses_before_it_fetches_anything(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    bad = Case("bad", release={"components.etcd.version": "3.5.2"}, stack={})
+    monkeypatch.setattr("slipway.cli.stacks.case", lambda stack: bad.case)
+    monkeypatch.setattr("slipway.cli.setup.stack_ready", lambda stack: pytest.fail("engines were asked for"))
+    for verb in ("up", "preview"):
+        assert guarded(call(verb, "lab")) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert said[0].startswith("slipway: release: components.etcd: 3.5.2 ")
+        assert all(re.search(r" \[[a-z-]+\]$", line) for line in said)
 
 
 def test_check_as_sarif_has_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:

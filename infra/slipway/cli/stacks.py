@@ -91,13 +91,14 @@ def _run(verb: str, stack: str, options: list[str], more: Mapping[str, str] = Ma
     """Run one Pulumi command on a stack with this terminal; `more` goes into its environment.
 
     Raises:
+        SpecError: a rule refuses the stack or its release.
         Problem: Pulumi failed; it has already said why.
     """
+    if verb in ("up", "preview"):
+        lint.refuse(case(stack))  # before anything is fetched or built
     _, environment = setup.stack_ready(stack)
     for line in stacks.recover(stack, environment):
         typer.echo(line, err=True)
-    if verb in ("up", "preview"):
-        lint.refuse(case(stack))
     if stacks.stream([verb, "--stack", stack, *options], {**environment, **more}) != 0:
         raise Problem(
             f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there"
