@@ -11,7 +11,7 @@ import re
 import pytest
 
 import lint_cases
-from lint_cases import CASES, TODAY, Case
+from lint_cases import CASES, RELEASE, TODAY, Case
 from slipway import lint, platforms, release
 from slipway.lint import figures
 from slipway.lint.figures import Figure
@@ -200,10 +200,13 @@ def test_errors_come_first_and_refuse_names_them_all() -> None:
 
 
 def test_the_same_on_several_hosts_is_told_once() -> None:
-    (finding,) = lint.check(
-        Case("both", release={"components.cuda-toolkit": lint_cases.debs("13.4.0", "cuda-toolkit-13-4")}).case, TODAY
-    )
-    assert finding.message == "13.4.0 is a preview (debian13/amd64, debian13/arm64)"
+    preview = lint_cases.debs("13.4.0", "cuda-toolkit-13-4")
+    (finding,) = lint.check(Case("both", release={"components.cuda-toolkit": preview}).case, TODAY)
+    assert finding.message == "13.4.0 is a preview"
+    own = {"install": {"debian13/arm64": preview, "debian13/amd64/nd-h100-v5": preview}}
+    usual = RELEASE["components"]["cuda-toolkit"]
+    (finding,) = lint.check(Case("two", release={"components.cuda-toolkit": {**usual, **own}}).case, TODAY)
+    assert finding.message == "13.4.0 is a preview (debian13/arm64, debian13/amd64/nd-h100-v5)"
 
 
 def test_a_rule_cannot_ask_for_what_there_is_not() -> None:

@@ -136,13 +136,16 @@ def rule(
 
 
 def problems(one: Rule, given: dict[str, Any]) -> list[Problem]:
-    """Return what a rule finds, the same problem on several kinds of host as one."""
+    """Return what a rule finds. The same problem on several kinds of host is one, on all of them it names none."""
+    everywhere = set(given["release"].targets) if given.get("release") else set()
     found: dict[Problem, list[str]] = {}
     for problem in one.find(**{name: given[name] for name in one.needs}):
         on = found.setdefault(dataclasses.replace(problem, on=""), [])
         if problem.on and problem.on not in on:
             on.append(problem.on)
     return [
-        dataclasses.replace(problem, message=f"{problem.message} ({', '.join(on)})" if on else problem.message)
+        dataclasses.replace(problem, message=f"{problem.message} ({', '.join(on)})")
+        if on and not (everywhere and everywhere <= set(on))
+        else problem
         for problem, on in found.items()
     ]
