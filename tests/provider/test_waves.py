@@ -74,7 +74,8 @@ def test_a_runner_killed_in_the_second_of_four_waves_and_up_again_change_each_ho
     manifest = project.on_host("probe-0", "cat /var/lib/slipway/manifest.json")
 
     shown = project.up().stdout
-    assert "4 of 4 hosts done" in shown or "3 of 3 hosts done" in shown
+    assert re.search(r"(\d) of \1 hosts done", shown)
+    assert "probe-0 done" not in shown
     assert writes(project, "second") == [1, 1, 1, 1]
     assert project.on_host("probe-0", "cat /var/lib/slipway/manifest.json") == manifest
     assert "unchanged" in project.up("--expect-no-changes").stdout
