@@ -375,6 +375,17 @@ CASES = [
     ),
     Case("an ended branch", {*_ENDED, "cuda-driver-floor", "dcgm-cuda-major", "cudnn-driver-floor"}, _R570),
     Case("an ended branch with CUDA 12", _ENDED, {**_R570, **cuda("12.8.1")}),
+    Case(
+        "an ended branch of Ubuntu's archive",
+        _ENDED,
+        {
+            **_R570,
+            **cuda("12.8.1"),
+            "repositories.ubuntu": {**RELEASE["repositories"]["nvidia"], "owns": []},
+            "repositories.nvidia.owns": [],
+            "components.nvidia-driver": {**driver("570.211.01"), "repository": "ubuntu"},
+        },
+    ),
     Case("a branch that ended without a day", _ENDED, r("590.48.01", "nvidia-driver-pinning-590")),
     Case("a branch nobody knows", {"driver-branch-unknown"}, r("600.10.01", "nvidia-driver-pinning-600")),
     Case("modules not said", {"driver-modules-unsaid"}, {"components.nvidia-driver.modules": GONE}),

@@ -67,7 +67,7 @@ def imex_version(release: Release) -> Iterator[Problem]:
 @rule(
     "driver-branch-ended",
     "warning",
-    source=figures.BRANCHES[0].source,
+    source=f"{figures.BRANCHES[0].source}; {figures.DUMMIES.source}",
     fix="move to a branch with long-term support",
 )
 def driver_branch_ended(release: Release, today: dt.date) -> Iterator[Problem]:
@@ -78,7 +78,7 @@ def driver_branch_ended(release: Release, today: dt.date) -> Iterator[Problem]:
             when = f" on {found.ends}" if found.ends else ""
             message = f"R{branch} got its last fixes{when}"
             if pinned.repository == UBUNTU:
-                message += "; Ubuntu turns its packages into empty ones that install the next branch"
+                message += f"; {figures.DUMMIES.value}"
             yield Problem(_PATH, message, on=str(host))
 
 

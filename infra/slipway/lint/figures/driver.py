@@ -38,9 +38,10 @@ BRANCHES = (
 )
 
 DUMMIES = Figure(
-    True, "packages.ubuntu.com: linux-modules-nvidia-590-generic depends on linux-modules-nvidia-595-generic"
+    "Ubuntu turns its packages into empty ones that install the next branch",
+    "packages.ubuntu.com: linux-modules-nvidia-590-generic depends on linux-modules-nvidia-595-generic",
 )
-"""Ubuntu turns the packages of an ended branch into empty ones that depend on the next branch."""
+"""What becomes of an ended branch in Ubuntu's archive."""
 
 NO_PROPRIETARY_SINCE = Figure(620, f"{_GUIDE} (620) section 4.1: proprietary modules are removed in R620")
 

@@ -116,8 +116,6 @@ INFLIGHT = Figure((5_000, 640), "kOps tests/e2e/scenarios/scalability/run-test.s
 INFLIGHT_DEFAULTS = Figure((400, 200), "kubernetes staging/src/k8s.io/apiserver/pkg/server/config.go")
 """max-requests-inflight and max-mutating-requests-inflight."""
 
-MANY_NODES = Figure(1_000, "OpenAI, scaling Kubernetes to 2,500 nodes: what bit there began at 1,000")
-
 DNS_NODES = Figure((1_000, 100), "cluster-proportional-autoscaler README; 100 to 200 nodes a replica at scale")
 """Nodes from which it matters, and the fewest nodes for one CoreDNS pod."""
 
