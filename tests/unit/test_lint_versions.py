@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipway.lint import versions
@@ -11,6 +11,7 @@ from slipway.lint import versions
 numbers = st.lists(st.integers(0, 999), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
 
 
+@settings(deadline=None)
 @given(numbers, numbers, numbers)
 def test_versions_are_in_one_order(a: str, b: str, c: str) -> None:
     assert versions.same(a, b) == (not versions.older(a, b) and not versions.older(b, a))
@@ -20,6 +21,7 @@ def test_versions_are_in_one_order(a: str, b: str, c: str) -> None:
     assert versions.newest([a, b, c]) in (a, b, c)
 
 
+@settings(deadline=None)
 @given(numbers)
 def test_zeros_at_the_end_and_suffixes_do_not_count(version: str) -> None:
     if version.count(".") < 3:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipway import paths, spec
@@ -175,6 +175,7 @@ def test_missing_file_and_broken_yaml(tmp_path: Path) -> None:
         spec.load(broken)
 
 
+@settings(deadline=None)
 @given(
     etcd=st.sampled_from([1, 3, 5, 7]),
     apiservers=st.integers(1, 9),
@@ -207,6 +208,7 @@ def test_a_pool_overrides_of_the_rollout_what_it_sets_itself() -> None:
     assert gpu_rollout.budget == spec.Budget(hosts=0)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 23), st.sampled_from([0, 2, 3, 8]), st.sampled_from([0, 2, 3]))
 def test_no_host_changes_its_place_when_its_pool_grows(count: int, unit_size: int, domains: int) -> None:
     def places(hosts: int) -> dict[str, tuple[str, str]]:
