@@ -36,6 +36,13 @@ CHANGES = {
     "./slipway refresh lab": "tests/lab/test_docs.py::test_refresh_changes_nothing",
     "./slipway engines": "tests/lab/test_docs.py::test_engines_are_there",
     "./slipway engines --only etcd": "tests/lab/test_docs.py::test_engines_are_there",
+    "./slipway mirror build lab --for debian13/amd64 /srv/mirror": (
+        "tests/lab/test_mirror.py::test_a_cluster_comes_up_from_a_mirror_alone"
+    ),
+    "./slipway mirror verify /srv/mirror": "tests/lab/test_mirror.py::test_a_cluster_comes_up_from_a_mirror_alone",
+    "./slipway mirror serve /srv/mirror --listen 0.0.0.0:8080": (
+        "tests/lab/test_mirror.py::test_a_cluster_comes_up_from_a_mirror_alone"
+    ),
     "./slipway release lock 2026.11": "tests/unit/test_lock.py::test_fills_in_and_touches_nothing_else",
     "./slipway release lock 2026.11 --check": "tests/unit/test_lock.py::test_fills_in_and_touches_nothing_else",
     "kubectl --kubeconfig lab.kubeconfig label node -l slipway.dev/pool=gpu example.com/team=vision": (

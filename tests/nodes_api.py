@@ -29,6 +29,8 @@ class Cluster:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
+        if path == "/api/v1/nodes":
+            return self.page(request)
         if match := re.fullmatch(r"/api/v1/nodes/(.+)", path):
             return self.node(request, match[1])
         if match := re.fullmatch(r"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/(.+)", path):
@@ -49,6 +51,10 @@ class Cluster:
             del self.nodes[name]
         if request.method == "PATCH":
             change = json.loads(request.content)
+            if labels := change["metadata"].get("labels"):
+                found.setdefault("labels", {}).update(labels)
+                self.log.append(f"label {name}")
+                return httpx.Response(200, json={})
             found["cordoned"] = bool(change["spec"]["unschedulable"])
             found["by"] = change["metadata"]["annotations"][CORDONED_BY]
             self.log.append(f"{'cordon' if found['cordoned'] else 'uncordon'} {name}")
@@ -58,6 +64,15 @@ class Cluster:
             "status": {"conditions": [{"type": "Ready", "status": "True" if found["ready"] else "Unknown"}]},
         }
         return httpx.Response(200, json=body)
+
+    def page(self, request: httpx.Request) -> httpx.Response:
+        """One node a page."""
+        assert "PartialObjectMetadataList" in request.headers["accept"]
+        names = sorted(self.nodes)
+        at = int(request.url.params.get("continue", "0"))
+        items = [{"metadata": {"name": name, "labels": self.nodes[name].get("labels")}} for name in names[at : at + 1]]
+        more = str(at + 1) if at + 1 < len(names) else ""
+        return httpx.Response(200, json={"items": items, "metadata": {"continue": more}})
 
     def listed(self, node: str) -> httpx.Response:
         if self.nodes[node]["ready"]:

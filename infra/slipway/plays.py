@@ -174,6 +174,7 @@ class Plays:
             hosts=[_host(machine, own(machine.host)) for machine in machines],
             digest=bundle.playbook_digest(playbook, paths.root()),
             release=self.release.id,
+            release_digest=self.release.digest(),
             ssh_key=self.trust.ssh_key.private_key,
             variables=variables,
             secrets=secrets,

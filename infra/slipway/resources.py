@@ -292,6 +292,7 @@ class Play(_Resource):
         hosts: the hosts, each `{name, address, port, user, hostKey, group, pool, failureDomain, unit, vars}`.
         digest: the digest of the playbook's content and of its roles.
         release: the release's id.
+        release_digest: SHA-256 (hex) of the release; hosts and nodes are marked with it.
         ssh_key: the private key that the hosts accept.
         variables: variables of all hosts.
         secrets: secret variables of all hosts.
@@ -322,6 +323,7 @@ class Play(_Resource):
         hosts: Input[Sequence[Input[Mapping[str, Any]]]],
         digest: Input[str],
         release: Input[str],
+        release_digest: Input[str],
         ssh_key: Input[str],
         variables: Input[Mapping[str, Any]] | None = None,
         secrets: Input[Mapping[str, Any]] | None = None,
@@ -339,6 +341,7 @@ class Play(_Resource):
             "hosts": hosts,
             "digest": digest,
             "release": release,
+            "releaseDigest": release_digest,
             "sshKey": Output.secret(ssh_key),
             "vars": variables,
             "secrets": None if secrets is None else Output.secret(secrets),

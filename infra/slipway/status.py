@@ -83,6 +83,7 @@ class HostStatus:
         name: its name.
         group: its node pool, else its group.
         release: the release of its last run; "" when there was none.
+        release_digest: SHA-256 (hex) of that release.
         state: how it stands.
         at: when its last run ended, UTC; "" when none did.
         by: who ran it: user@controller.
@@ -102,6 +103,7 @@ class HostStatus:
     reason: str
     digest: str
     wanted: str
+    release_digest: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -133,6 +135,7 @@ def _row(host: Declared, seen: Seen) -> HostStatus:
         reason=reason,
         digest=entry.digest if entry and entry.result == "ok" else "",
         wanted=host.digest,
+        release_digest=entry.release_digest if entry else "",
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from slipway import spec
 from slipway.release import Release
-from tools import Stack, environment, eventually
+from tools import SLIPWAY, Stack, environment, eventually, run
 
 pytestmark = pytest.mark.lab
 
@@ -186,3 +186,13 @@ def test_every_serving_certificate_was_approved(lab: Stack) -> None:
     assert {item["spec"]["username"] for item in requests} >= {f"system:node:{name}" for name in lab.named("nodes")}
     for item in requests:
         assert any(c["type"] == "Approved" for c in item["status"].get("conditions", [])), item["metadata"]["name"]
+
+
+def test_hosts_and_nodes_say_their_release(lab: Stack, release: Release) -> None:
+    digest = release.digest()
+    for node in lab.get("nodes")["items"]:
+        labels = node["metadata"]["labels"]
+        assert labels["slipway.dev/release"] == release.id
+        assert labels["slipway.dev/release-digest"] == digest[:12]
+    shown = json.loads(run(SLIPWAY, "status", "lab", "--json", check=False).stdout)
+    assert {host["release_digest"] for host in shown} == {digest}

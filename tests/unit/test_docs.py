@@ -17,7 +17,7 @@ from slipway.cli.app import app
 COMMAND: Any = typer.main.get_command(app)
 
 CHANGING = re.compile(
-    r"slipway (up|destroy|refresh|test|engines|lab (stop|start|destroy)|release lock)\b"
+    r"slipway (up|destroy|refresh|test|engines|lab (stop|start|destroy)|release lock|mirror)\b"
     r"|pulumi (up|destroy|refresh(?!.*--preview-only)|cancel|import)\b"
     r"|kubectl .*\b(label|taint|drain|cordon|delete|create|apply|edit|patch|scale)\b"
     r"|systemctl (re)?(start|stop|kill)|\brm\b"

@@ -67,9 +67,11 @@ def test_a_manifest_survives_the_way_from_the_host():
         "finished": None,
         "seconds": 1.5,
         "by": "me",
+        "release_digest": "r" * 64,
     }
     read = manifest.parse(json.dumps({"version": 1, "playbooks": {"etcd": entry}}))
     assert read.playbooks["etcd"].roles["etcd"] == manifest.Role("e1", "failed", 3, 1.25)
+    assert read.playbooks["etcd"].release_digest == "r" * 64
     assert not read.is_at("etcd", "d1")
     assert manifest.parse(json.dumps({"version": 1, "playbooks": {"etcd": {**entry, "result": "ok"}}})).is_at(
         "etcd", "d1"

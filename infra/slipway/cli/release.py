@@ -16,6 +16,7 @@ from slipway import stack as stacks
 from slipway.cli import check as checks
 from slipway.cli.lock import lock
 from slipway.cli.problems import FAILED, Problem
+from slipway.cli.sbom import sbom
 from slipway.lint import report
 from slipway.play import disruption
 from slipway.release import Release, changes, steps
@@ -32,6 +33,7 @@ After = Annotated[str, typer.Argument(help="The release that is to be.")]
 
 
 app.command()(lock)
+app.command()(sbom)
 
 
 @app.command("list")

@@ -54,6 +54,7 @@ class Entry:
         finished: the same; None while it runs or when it was killed.
         seconds: how long it took.
         by: who ran it: user, controller and version.
+        release_digest: SHA-256 (hex) of the release as it was; "" from before this was kept.
     """
 
     release: str
@@ -67,6 +68,7 @@ class Entry:
     finished: str | None = None
     seconds: float = 0.0
     by: str = ""
+    release_digest: str = ""
 
     def is_at(self, digest: str) -> bool:
         """Return whether nothing is to do for this wanted digest."""
@@ -133,6 +135,7 @@ def parse_entry(data: Mapping[str, Any]) -> Entry:
         finished=data.get("finished"),
         seconds=float(data.get("seconds", 0)),
         by=str(data.get("by", "")),
+        release_digest=str(data.get("release_digest", "")),
     )
 
 

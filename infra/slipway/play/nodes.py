@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 import tenacity
@@ -20,6 +21,10 @@ _MANAGER = "slipway"
 _MIRROR = "kubernetes.io/config.mirror"
 _PATIENCE_SECONDS = 60
 """How long the API may take to come back."""
+
+_ONLY_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_PAGE = 500
+"""Nodes asked for at a time."""
 
 _MERGE = "application/merge-patch+json"
 
@@ -127,6 +132,24 @@ class Nodes:
         """Remove a node from the API. That it is gone already is no error."""
         await self._send("DELETE", _node_path(name), missing_is_fine=True)
 
+    async def labels(self) -> dict[str, dict[str, str]]:
+        """Return the labels of every node, by its name."""
+        found: dict[str, dict[str, str]] = {}
+        more = ""
+        while True:
+            path = f"/api/v1/nodes?limit={_PAGE}" + (f"&continue={quote(more)}" if more else "")
+            listed = (await self._answer("GET", path, accept=_ONLY_METADATA)).json()
+            for item in listed["items"]:
+                found[item["metadata"]["name"]] = item["metadata"].get("labels") or {}
+            if not (more := listed["metadata"].get("continue") or ""):
+                return found
+
+    async def label(self, name: str, labels: Mapping[str, str]) -> None:
+        """Give a node some labels; that it is gone is no error."""
+        await self._answer(
+            "PATCH", _node_path(name), {"metadata": {"labels": labels}}, final={404}, content_type=_MERGE
+        )
+
     async def heartbeat(self, name: str) -> str:
         """Return when the kubelet of a node last said that it lives, by its own clock; "" if it never did."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
@@ -186,6 +209,7 @@ class Nodes:
         *,
         final: Collection[int] = (),
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> httpx.Response:
         """Return the API's answer: a good one, or one whose status is among `final`."""
         retrying = tenacity.AsyncRetrying(
@@ -195,7 +219,7 @@ class Nodes:
             reraise=True,
         )
         content = None if body is None else json.dumps(body)
-        headers = {} if body is None else {"content-type": content_type}
+        headers = {"accept": accept} | ({} if body is None else {"content-type": content_type})
         try:
             async for attempt in retrying:
                 with attempt:

@@ -63,6 +63,7 @@ class Orders:
             "playbook": inputs.playbook,
             "groups": [group for group in (host.group, host.pool) if group],
             "release": inputs.release,
+            "release_digest": inputs.release_digest,
             "digest": self.digests[name],
             "vars": variables,
             "secrets": inputs.secrets,

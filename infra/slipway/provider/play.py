@@ -10,7 +10,7 @@ from slipway.node import bundle
 from slipway.play import disruption, drain, drain_rule, findings
 from slipway.play.broker import BrokerError, declared
 from slipway.play.findings import Finding
-from slipway.provider import converging, leaving, play_state, wire
+from slipway.provider import converging, leaving, play_state, provenance, wire
 from slipway.provider.balanced import Balanced
 from slipway.provider.look import look
 from slipway.provider.members import MembersError, members_of
@@ -90,7 +90,7 @@ class Play(Resource[PlayInputs]):
         state = State(_id(inputs, call), {})
         if inputs.gate == "etcd":
             return await _converge_members(call, inputs, state)
-        return await converging.converge(call, inputs, state, set())
+        return await provenance.marked(call, inputs, converging.converge(call, inputs, state, set()))
 
     async def read(self, call: Call, inputs: PlayInputs, state: State) -> State:
         """Look for drift, and keep what is found in mind for the next `up`."""
@@ -124,6 +124,9 @@ class Play(Resource[PlayInputs]):
 
     async def update(self, call: Call, old: PlayInputs, inputs: PlayInputs, state: State) -> State:
         """Converge all hosts; those that are at their digest cost one look."""
+        return await provenance.marked(call, inputs, self._update(call, old, inputs, state))
+
+    async def _update(self, call: Call, old: PlayInputs, inputs: PlayInputs, state: State) -> State:
         if inputs.gate == "etcd":
             return await _converge_members(call, inputs, state)
         results, converged = play_state.results(state), _converged(old, inputs, state)

@@ -110,6 +110,7 @@ class PlayInputs(Inputs):
         hosts: the hosts.
         digest: the digest of the playbook's content, so that a changed role is a change here.
         release: the release's id.
+        release_digest: SHA-256 (hex) of the release; hosts and nodes are marked with it.
         ssh_key: the private key that the hosts accept.
         vars: variables of all hosts.
         secrets: secret variables of all hosts.
@@ -128,6 +129,7 @@ class PlayInputs(Inputs):
     hosts: tuple[PlayHost, ...]
     digest: str
     release: str
+    release_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
     ssh_key: Annotated[str, Field(repr=False)]
     vars: dict[str, Any] = {}
     secrets: Annotated[dict[str, Any], Field(repr=False)] = {}

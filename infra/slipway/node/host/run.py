@@ -107,6 +107,7 @@ class Run:
         digests = manifest.role_digests()
         entry = {
             "release": self._inputs.get("release", ""),
+            "release_digest": self._inputs.get("release_digest", ""),
             "digest": self._inputs["digest"],
             "result": result,
             "reason": self._reason,
