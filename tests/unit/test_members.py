@@ -316,8 +316,7 @@ def test_members_that_are_all_down_start_together():
 def test_members_whose_hosts_are_not_ours_count():
     cluster = Cluster.of("a", "b", "c")
     assert reasons(up(cluster, "a", "b")) == {}
-    cluster.hosts["c"].up = False
-    assert reasons(up(cluster, "a", "b"))["a"].startswith("not changed: c does not answer")
+    assert cluster.log == ["restart b", "a hands over to b", "restart a"]
 
 
 @settings(max_examples=50, deadline=None, phases=[Phase.generate])
@@ -375,6 +374,20 @@ def test_a_member_whose_host_is_gone_can_leave():
     cluster.hosts["c"] = Server(102, up=False, reachable=False)
     assert leave(cluster, "ab", "c") == ""
     assert cluster.log == ["remove c"]
+
+
+def test_those_that_do_not_run_leave_first():
+    cluster = Cluster.of("a", "b", "c")
+    cluster.hosts["b"].up = False
+    assert leave(cluster, "a", "bc") == ""
+    assert [line for line in cluster.log if line.startswith("remove")] == ["remove b", "remove c"]
+
+
+def test_a_member_that_is_neither_declared_nor_well_is_no_hindrance():
+    cluster = Cluster.of("a", "b", "c", "d", "e")
+    cluster.hosts["d"].up = cluster.hosts["e"].up = False
+    assert reasons(up(cluster, "a", "b", "c")) == {}
+    assert cluster.log[:2] == ["remove d", "remove e"]
 
 
 def test_a_member_does_not_leave_where_the_rest_has_no_majority():

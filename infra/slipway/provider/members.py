@@ -170,10 +170,17 @@ class Members:
     async def alone(self, hosts: Sequence[str]) -> set[str]:
         """Return the hosts that must go one at a time: all, if there is a majority to lose.
 
+        Members that are neither declared nor well go at once, as the others cannot be changed while they count.
+
         Raises:
-            MembersError: there are members of two clusters.
+            MembersError: there are members of two clusters, or etcd refuses.
         """
         view = await self.etcd.look()
+        for member in view.members:
+            dead = member.name and member.name not in self.etcd.targets and view.trouble(member.name)
+            if dead and not etcd_order.cannot_remove(view, member):
+                await self.etcd.remove(view, member)
+                view = await self.etcd.look()
         return set(hosts) if view.members else set()
 
     async def order(self, hosts: Sequence[str]) -> Sequence[str]:

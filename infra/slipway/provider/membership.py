@@ -95,7 +95,7 @@ async def _leave_etcd(
         view = await etcd.look()
         others = [each.name for each in view.members if each.name and each.name not in targets]
         names = [*(host.name for host in leaving), *others]
-        for host in names:
+        for host in sorted(names, key=lambda name: not view.trouble(name)):  # those first that only count
             await _leave(etcd, host, names)
     except MembersError as error:
         raise ResourceError(f"{call.name}: {error}") from None
