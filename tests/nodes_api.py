@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from slipway.play import tokens
-from slipway.play.nodes import CORDONED_BY
+from slipway.play.nodes import QUARANTINE, QUARANTINED
 
 CLUSTER = tokens.Cluster("https://10.0.0.1:6443", ssl.create_default_context())
 
@@ -19,7 +19,9 @@ class Cluster:
     """An API with nodes and pods. A pod that may end is gone at the next look, if its kubelet lives."""
 
     def __init__(self, *names: str) -> None:
-        self.nodes: dict[str, dict[str, Any]] = {name: {"ready": True, "cordoned": False, "by": None} for name in names}
+        self.nodes: dict[str, dict[str, Any]] = {
+            name: {"ready": True, "cordoned": False, "annotations": {}, "taints": []} for name in names
+        }
         self.pods: dict[str, dict[str, Any]] = {}
         self.log: list[str] = []
         self.beats = 0
@@ -55,12 +57,15 @@ class Cluster:
                 found.setdefault("labels", {}).update(labels)
                 self.log.append(f"label {name}")
                 return httpx.Response(200, json={})
-            found["cordoned"] = bool(change["spec"]["unschedulable"])
-            found["by"] = change["metadata"]["annotations"][CORDONED_BY]
-            self.log.append(f"{'cordon' if found['cordoned'] else 'uncordon'} {name}")
+            before = self.said(found)
+            if "unschedulable" in change["spec"]:
+                found["cordoned"] = bool(change["spec"]["unschedulable"])
+            found["taints"] = change["spec"].get("taints", found["taints"])
+            found["annotations"] |= change["metadata"]["annotations"]
+            self.log += [f"{word} {name}" for word in self.said(found) if word not in before]
         body = {
-            "metadata": {"name": name, "annotations": {CORDONED_BY: found["by"]}},
-            "spec": {"unschedulable": found["cordoned"]},
+            "metadata": {"name": name, "annotations": found["annotations"]},
+            "spec": {"unschedulable": found["cordoned"], "taints": found["taints"]},
             "status": {"conditions": [{"type": "Ready", "status": "True" if found["ready"] else "Unknown"}]},
         }
         return httpx.Response(200, json=body)
@@ -73,6 +78,13 @@ class Cluster:
         items = [{"metadata": {"name": name, "labels": self.nodes[name].get("labels")}} for name in names[at : at + 1]]
         more = str(at + 1) if at + 1 < len(names) else ""
         return httpx.Response(200, json={"items": items, "metadata": {"continue": more}})
+
+    @staticmethod
+    def said(node: dict[str, Any]) -> set[str]:
+        """What one would say of a node."""
+        quarantined = any(taint["key"] == QUARANTINE for taint in node["taints"])
+        assert quarantined == bool(node["annotations"].get(QUARANTINED))
+        return {"cordon" if node["cordoned"] else "uncordon", "quarantine" if quarantined else "release"}
 
     def listed(self, node: str) -> httpx.Response:
         if self.nodes[node]["ready"]:

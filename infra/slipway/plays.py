@@ -110,6 +110,7 @@ class Plays:
             self.fleet.group("load_balancers"),
             inventory.load_balancer(self.cluster, self.sources),
             inventory.load_balancer_host,
+            rollout={"mode": "quorum"},
             after=after,
         )
 
@@ -160,7 +161,7 @@ class Plays:
         variables: Mapping[str, Any],
         own: Callable[[Host], dict[str, Any]],
         *,
-        rollout: Mapping[str, Any] | None = None,
+        rollout: Mapping[str, Any],
         gate: Literal["etcd", "apiservers"] | None = None,
         balancers: Sequence[Mapping[str, Any]] | None = None,
         after: Sequence[pulumi.Resource] = (),
@@ -180,7 +181,7 @@ class Plays:
             secrets=secrets,
             authorities=authorities,
             kubeconfig=kubeconfig,
-            rollout={"mode": "together"} if rollout is None else rollout,
+            rollout={**rollout, "rebootSeconds": self.cluster.rollout.reboot_seconds},
             gate=gate,
             balancers=balancers,
             preview=self.cluster.rollout.preview,

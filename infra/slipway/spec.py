@@ -216,6 +216,9 @@ class Rollout(_Model):
         default=100, ge=1, le=100, description="the same as a share of the pool's hosts; the lower limit counts"
     )
     budget: Budget = Field(default_factory=Budget, description="how many hosts may fail before it stops")
+    reboot_seconds: int = Field(
+        default=1200, ge=30, le=7200, description="how long a host may take to be back from a reboot, s"
+    )
 
     def of(self, pool: Pool) -> Rollout:
         """Return how changes come to the hosts of a pool: what it sets itself goes before."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from slipway.play import findings
-from slipway.play.disruption import parse_cost
 from slipway.play.findings import Change, Finding
 
 DIFF = "--- before: /etc/a\n+++ after: /etc/a\n@@ -1 +1 @@\n-old\n+new\n same\n"
@@ -48,7 +47,7 @@ def test_a_list_of_changes_is_short() -> None:
 
 def test_rows_of_a_preview() -> None:
     write = Change("etcd", "Write", ("/etc/a",))
-    cost = parse_cost("restart:etcd")
+    cost = "restart:etcd"
     assert findings.would(Finding("same")) == {}
     assert findings.would(Finding("change", changes=(write, write), cost=cost)) == {
         "wouldChange": {"etcd : Write": "/etc/a, /etc/a"},

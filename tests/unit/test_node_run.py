@@ -5,13 +5,12 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from slipway.node import bundle
+from local_host import Host, tasks, unpacked_bundles
 from slipway.play import manifest
 
 TASKS = """
@@ -65,125 +64,23 @@ module.exit_json(changed=True, certificate=answer["certificate"])
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory):
-    """The bundles of a small checkout with one role, unpacked as on a host: folder of bundles, and what is in it."""
-    root = tmp_path_factory.mktemp("checkout")
-    for name, text in {
-        "playbooks/box.yml": "- name: Box\n  hosts: boxes\n  gather_facts: false\n  roles: [box]\n",
-        "playbooks/bad.yml": "- name: Bad\n  hosts: all\n  roles: [nowhere]\n",
-        "playbooks/library/ask.py": ASK,
-        "roles/box/tasks/main.yml": TASKS,
-        "roles/box/handlers/main.yml": HANDLERS,
-        "roles/box/defaults/main.yml": DEFAULTS,
-    }.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPWAY_CACHE", str(tmp_path_factory.mktemp("cache")))
-        made = bundle.ensure(root)
-    folder = tmp_path_factory.mktemp("bundles")
-    for each in (made.runtime, made.content):
-        (folder / each.digest).mkdir()
-        subprocess.run(["tar", "-xzf", each.path, "-C", folder / each.digest], check=True)
-    return folder, made
-
-
-class Session:
-    """One run of the runner, with this test as its controller."""
-
-    def __init__(self, process, inputs):
-        self.process = process
-        self.lines = []
-        self.send(inputs)
-
-    def send(self, line):
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
-
-    def until(self, **wanted):
-        """Read lines up to the first that has these values, and return it."""
-        for text in self.process.stdout:
-            line = json.loads(text)
-            self.lines.append(line)
-            if all(line.get(key) == value for key, value in wanted.items()):
-                return line
-        pytest.fail(f"no line with {wanted}; stderr: {self.process.stderr.read()}; lines: {self.lines}")
-
-    def result(self):
-        result = self.until(event="result")
-        self.process.stdin.close()
-        self.status = self.process.wait(timeout=10)
-        return result
-
-    def until_held(self, host):
-        """Wait until the task Hold runs."""
-        end = time.monotonic() + 30
-        while not (host.folder / "holding").exists():
-            assert time.monotonic() < end
-            time.sleep(0.1)
-
-    def hang_up(self):
-        self.process.stdin.close()
-        self.process.stdout.close()
-
-
-class Host:
-    """A host in a temporary folder."""
-
-    def __init__(self, folder, bundles):
-        self.folder, (self.bundles, self.made) = folder, bundles
-        self.state, self.run_folder = folder / "state", folder / "run"
-
-    def start(self, playbook="box", digest="d1", more=None, **variables):
-        inputs = {
-            "host": "here",
-            "playbook": playbook,
-            "groups": ["boxes"],
-            "release": "r1",
-            "digest": digest,
-            "vars": {"box_folder": str(self.folder), **variables},
-            "secrets": {},
-            "bundles": self.made.as_dict(),
-            "by": "a test",
-            "lock_seconds": 20,
-            **(more or {}),
-        }
-        program = self.bundles / self.made.content.digest / "slipway_node.py"
-        environment = {
-            "PATH": os.environ["PATH"],
-            "SLIPWAY_NODE_STATE": str(self.state),
-            "SLIPWAY_NODE_RUN": str(self.run_folder),
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-I", str(program), "run"],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        return Session(process, inputs)
-
-    def converge(self, **arguments):
-        session = self.start(**arguments)
-        return session.result(), session
-
-    @property
-    def entry(self):
-        return manifest.parse((self.state / "manifest.json").read_text()).playbooks["box"]
-
-    @property
-    def restarts(self):
-        file = self.folder / "restarts"
-        return len(file.read_text().splitlines()) if file.exists() else 0
+    """The bundles of a small checkout with one role."""
+    return unpacked_bundles(
+        tmp_path_factory,
+        {
+            "playbooks/box.yml": "- name: Box\n  hosts: boxes\n  gather_facts: false\n  roles: [box]\n",
+            "playbooks/bad.yml": "- name: Bad\n  hosts: all\n  roles: [nowhere]\n",
+            "playbooks/library/ask.py": ASK,
+            "roles/box/tasks/main.yml": TASKS,
+            "roles/box/handlers/main.yml": HANDLERS,
+            "roles/box/defaults/main.yml": DEFAULTS,
+        },
+    )
 
 
 @pytest.fixture
 def host(tmp_path, bundles):
     return Host(tmp_path, bundles)
-
-
-def tasks(session):
-    return [(line["name"], line["status"]) for line in session.lines if line.get("event") == "task"]
 
 
 def test_a_host_is_converged_once_and_says_what_it_is(host):
@@ -380,12 +277,12 @@ def test_inputs_that_are_none_are_said(host):
 
 
 def test_status_prints_the_manifest(host):
-    program = host.bundles / host.made.content.digest / "slipway_node.py"
-    environment = {"SLIPWAY_NODE_STATE": str(host.state)}
-    said = subprocess.run([sys.executable, "-I", program, "status"], env=environment, capture_output=True, text=True)
-    assert manifest.parse(said.stdout) == manifest.Manifest()
-    wrong = subprocess.run([sys.executable, "-I", program, "go"], env=environment, capture_output=True, text=True)
-    assert (wrong.returncode, wrong.stderr) == (2, "usage: slipway_node.py run|status\n")
+    assert manifest.parse(host.command("status").stdout) == manifest.Manifest()
+    wrong = host.command("go")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "usage: slipway_node.py run|status|prove, reboot|returned PLAYBOOK\n",
+    )
 
 
 def test_old_bundles_go_after_a_good_run(host, bundles, tmp_path):

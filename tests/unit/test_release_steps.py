@@ -11,10 +11,11 @@ import yaml
 import lint_cases
 from lint_cases import cluster, driver, engine, plain_driver, pool
 from slipway import lint, paths, release
-from slipway.play import disruption
+from slipway.node import role_meta
+from slipway.node.host import costs
 from slipway.release import Release, changes, known, steps
 
-ROLES = disruption.load(paths.root() / "roles")
+ROLES = role_meta.load(paths.root() / "roles")
 
 
 def made(name: str, **versions: Any) -> Release:
@@ -197,11 +198,11 @@ def test_hosts_of_a_stack_by_name_and_number() -> None:
 def test_parts_of_components_are_those_of_the_roles() -> None:
     """A role that is there has the parts that components change, and is run on the hosts that the table says."""
     for name, one in known.COMPONENTS.items():
-        disruption.parse_cost(one.cost)
+        assert costs.highest([one.cost]) == one.cost
         for role, part in one.parts:
             assert role in known.ROLES, f"{name}: {role}"
             if role in ROLES:
-                assert part in ROLES[role].parts, f"{name}: {role} has no part {part} in its meta/slipway.yml"
+                assert part in ROLES[role].disruption, f"{name}: {role} has no part {part} in its meta/slipway.yml"
     playbooks = {"etcd": {"etcd", "etcd_events"}, "apiserver": {"apiservers"}, "node": {"pools"}}
     for role, groups in known.ROLES.items():
         if role not in ROLES:

@@ -18,7 +18,7 @@ from slipway.cli.lock import lock
 from slipway.cli.problems import FAILED, Problem
 from slipway.cli.sbom import sbom
 from slipway.lint import report
-from slipway.play import disruption
+from slipway.node import role_meta
 from slipway.release import Release, changes, steps
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ def diff(
     console.print()
     table = Table("hosts", "how many", "all changes together", box=None, header_style="bold")
     for one in touched:
-        table.add_row(one.group, "" if one.hosts is None else str(one.hosts), str(one.cost))
+        table.add_row(one.group, "" if one.hosts is None else str(one.hosts), one.cost)
     console.print(table)
     if any(change.assumed for change in found):
         console.print("\n* assumed: no role installs it yet")
@@ -120,7 +120,7 @@ def path(
     for number, step in enumerate(way, 1):
         found = changes.between(at, step.release, _roles())
         what = ", ".join(f"{one.what} {one.after}" for one in found if one.what in _TOLD) or f"{len(found)} components"
-        costs = [f"{one.group}: {one.cost}" for one in changes.touched(found) if str(one.cost) != "none"]
+        costs = [f"{one.group}: {one.cost}" for one in changes.touched(found) if one.cost != "none"]
         case = lint.Case(before=at, release=step.release, release_file=releases.shown(step.release.id))
         name = f"{step.release.id} (no file yet)" if step.made_up and not write else step.release.id
         table.add_row(str(number), name, what, "; ".join(costs), report.summary(lint.check(case)))
@@ -161,13 +161,13 @@ def _print_json(found: Sequence[changes.Change], touched: Sequence[changes.Touch
     rows = [
         {
             **{name: getattr(one, name) for name in ("what", "before", "after", "on", "groups", "assumed")},
-            "costs": {group: str(cost) for group, cost in one.costs.items()},
+            "costs": dict(one.costs),
         }
         for one in found
     ]
-    groups = [{**dataclasses.asdict(one), "cost": str(one.cost)} for one in touched]
+    groups = [dataclasses.asdict(one) for one in touched]
     typer.echo(json.dumps({"changes": rows, "hosts": groups}, indent=2))
 
 
-def _roles() -> dict[str, disruption.Role]:
-    return disruption.load(paths.root() / "roles")
+def _roles() -> dict[str, role_meta.RoleMeta]:
+    return role_meta.load(paths.root() / "roles")

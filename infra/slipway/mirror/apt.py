@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pysequoia
-import yaml
 
 from slipway import openpgp, paths
 from slipway.artifacts import download
 from slipway.fleet.lab import base, files
 from slipway.mirror.content import File, MirrorError, put, sha256
 from slipway.mirror.key import Key
+from slipway.node import role_meta
 from slipway.release import Release, Repository, Target
 
 _CONTROL = ".control"
@@ -36,10 +36,7 @@ _INSTALLS = re.compile(r"^Inst (?P<name>\S+) .*\((?P<version>\S+) .*\[(?P<arch>\
 def role_packages(root: Path | None = None) -> list[str]:
     """Return the packages of the distribution that roles install, from `packages` of their `meta/slipway.yml`."""
     folder = (root or paths.root()) / "roles"
-    found: set[str] = set()
-    for file in folder.glob("*/meta/slipway.yml"):
-        found |= set((yaml.safe_load(file.read_text()) or {}).get("packages", ()))
-    return sorted(found)
+    return sorted({package for role in role_meta.load(folder).values() for package in role.packages})
 
 
 def wanted(release: Release, target: Target) -> list[list[str]]:

@@ -26,6 +26,7 @@ from typing import Any
 import yaml
 
 from slipway import paths
+from slipway.node import role_meta
 from slipway.node import slim as slim_module
 
 RUNTIME_DISTRIBUTIONS = ("ansible-core", "mitogen", "jinja2", "markupsafe", "PyYAML", "packaging")
@@ -194,7 +195,12 @@ def _content(root: Path) -> Bundle:
         files[f"slipway/node/host/{file.relative_to(_HOST_FILES).as_posix()}"] = file.read_bytes()
     files["slipway_node.py"] = files.pop("slipway/node/host/launch.py")
     files["ansible.cfg"] = (_HOST_FILES / "ansible.cfg").read_bytes()
-    files["index.json"] = json.dumps({"roles": _role_digests(files)}, sort_keys=True, indent=1).encode()
+    try:
+        about_roles = role_meta.index(role_meta.load(root / "roles"))
+    except role_meta.RoleMetaError as error:
+        raise BundleError(str(error)) from None
+    index = {"roles": _role_digests(files), **about_roles}
+    files["index.json"] = json.dumps(index, sort_keys=True, indent=1).encode()
     return _store(files)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from slipway.play.disruption import NONE, Cost
-
 Means = Literal["check", "sample", "digest"]
 """`check` runs the playbook in check mode on every host; `sample` does so on a few a pool; `digest` only reads what the
 hosts' manifests say."""
@@ -61,14 +59,14 @@ class Finding:
         kind: see `Kind`.
         note: one line about it; for `failed` the task and its message.
         changes: what a run would change.
-        cost: what that would disrupt.
+        cost: what that would disrupt, such as `restart:etcd,kubelet` (`slipway.node.host.costs`).
         before: what its manifest says of the last run (`slipway.play.manifest.Entry` as a dict); empty if nothing.
     """
 
     kind: Kind
     note: str = ""
     changes: tuple[Change, ...] = ()
-    cost: Cost = NONE
+    cost: str = "none"
     before: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -125,14 +123,14 @@ def would(finding: Finding) -> dict[str, Any]:
             return {}
         case "change":
             told: dict[str, Any] = {"wouldChange": {each.title: each.text for each in merged(finding.changes)}}
-            return told | {"disrupts": str(finding.cost)}
+            return told | {"disrupts": finding.cost}
         case "failed":
             told = {"wouldFail": finding.note}
             if finding.changes:
                 told["wouldChange"] = {each.title: each.text for each in merged(finding.changes)}
-            return told | {"disrupts": str(finding.cost)}
+            return told | {"disrupts": finding.cost}
         case _:
-            return {"wouldChange": finding.note}
+            return {"wouldChange": finding.note} | ({"disrupts": finding.cost} if finding.cost != "none" else {})
 
 
 def merged(changes: Iterable[Change]) -> list[Change]:

@@ -19,6 +19,9 @@ from typing import Any, Literal
 VERSION = 1
 """The version of the manifest's form; a host writes it, another version counts as no manifest."""
 
+DONE = "returned"
+"""The last of the steps of a host (`slipway.node.host.steps`)."""
+
 Result = Literal["ok", "failed", "cancelled", "running"]
 """How a run ended; `running` stays behind when the host or the run was killed."""
 
@@ -55,6 +58,10 @@ class Entry:
         seconds: how long it took.
         by: who ran it: user, controller and version.
         release_digest: SHA-256 (hex) of the release as it was; "" from before this was kept.
+        step: the last step that is done (`slipway.node.host.steps`); "returned" when none is left.
+        since: when that was.
+        reboot: why the host must reboot, one line each; settled by any boot but `boot_id`.
+        boot_id: the boot of the last run.
     """
 
     release: str
@@ -69,10 +76,14 @@ class Entry:
     seconds: float = 0.0
     by: str = ""
     release_digest: str = ""
+    step: str = DONE
+    since: str = ""
+    reboot: tuple[str, ...] = ()
+    boot_id: str = ""
 
     def is_at(self, digest: str) -> bool:
-        """Return whether nothing is to do for this wanted digest."""
-        return self.result == "ok" and self.digest == digest
+        """Return whether nothing is to do for this wanted digest: neither to change nor steps that are left."""
+        return self.result == "ok" and self.digest == digest and self.step == DONE
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,10 @@ def parse_entry(data: Mapping[str, Any]) -> Entry:
         seconds=float(data.get("seconds", 0)),
         by=str(data.get("by", "")),
         release_digest=str(data.get("release_digest", "")),
+        step=str(data.get("step", DONE)),
+        since=str(data.get("since", "")),
+        reboot=tuple(str(each) for each in data.get("reboot") or ()),
+        boot_id=str(data.get("boot_id", "")),
     )
 
 

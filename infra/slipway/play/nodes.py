@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -16,6 +18,12 @@ from slipway.play.tokens import Cluster
 
 CORDONED_BY = "slipway.dev/cordoned-by"
 """Annotation of a node that we cordoned. One without it was cordoned by someone else, and stays so."""
+
+QUARANTINE = "slipway.dev/quarantine"
+"""Key of the taint of a node that could not be proven after a change; its value names the check."""
+
+QUARANTINED = "slipway.dev/quarantined"
+"""Annotation of such a node: since when, and why."""
 
 _MANAGER = "slipway"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -46,6 +54,7 @@ class Node:
         ready: its kubelet says so, and was heard of lately.
         cordoned: no pod is scheduled to it.
         ours: it was cordoned by us.
+        taints: all of them, as the API has them.
         version: changes with every change of the object.
     """
 
@@ -54,6 +63,12 @@ class Node:
     cordoned: bool
     ours: bool
     version: str
+    taints: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether it waits to be proven."""
+        return any(taint.get("key") == QUARANTINE for taint in self.taints)
 
 
 @dataclass(frozen=True)
@@ -117,14 +132,46 @@ class Nodes:
         A node that someone else has cordoned is left as it is.
         """
         while node := await self.get(name):
-            if node.cordoned or await self._patch(node, unschedulable=True, by=_MANAGER):
+            if node.cordoned or await self._patch(node, {CORDONED_BY: _MANAGER}, {"unschedulable": True}):
                 return node
         return None
 
-    async def uncordon(self, name: str) -> bool:
-        """Let pods be scheduled to a node again, if it was us who cordoned it; return whether it was."""
-        while (node := await self.get(name)) and node.ours:
-            if await self._patch(node, unschedulable=None, by=None):
+    async def uncordon(self, name: str, *, proven: bool = False) -> bool:
+        """Let pods be scheduled to a node again, if it was us who forbade it; return whether it was.
+
+        A node in quarantine is left as it is, unless it is proven.
+        """
+        while node := await self.get(name):
+            if not (node.ours or node.quarantined) or (node.quarantined and not proven):
+                return False
+            annotations: dict[str, str | None] = {}
+            spec: dict[str, Any] = {}
+            if node.ours:
+                annotations[CORDONED_BY] = spec["unschedulable"] = None
+            if node.quarantined:
+                annotations[QUARANTINED] = None
+                spec["taints"] = _others(node)
+            if await self._patch(node, annotations, spec):
+                return True
+        return False
+
+    async def quarantine(self, name: str, check: str, reason: str) -> bool:
+        """Keep a node from service until it is proven: cordon and taint it; return whether there is such a node.
+
+        Args:
+            name: the node.
+            check: what does not hold, in a few words.
+            reason: the whole reason, one line.
+        """
+        taint = {"key": QUARANTINE, "value": label_value(check), "effect": "NoSchedule"}
+        since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        while node := await self.get(name):
+            annotations = {QUARANTINED: f"{since} {reason}"}
+            spec: dict[str, Any] = {"taints": [*_others(node), taint]}
+            if not node.cordoned:
+                annotations[CORDONED_BY] = _MANAGER
+                spec["unschedulable"] = True
+            if await self._patch(node, annotations, spec):
                 return True
         return False
 
@@ -185,12 +232,9 @@ class Nodes:
         }
         await self._answer("DELETE", pod.path, now, final={404, 409})
 
-    async def _patch(self, node: Node, *, unschedulable: bool | None, by: str | None) -> bool:
+    async def _patch(self, node: Node, annotations: Mapping[str, str | None], spec: Mapping[str, Any]) -> bool:
         """Change a node as we saw it; return whether it still was as we saw it."""
-        change = {
-            "metadata": {"resourceVersion": node.version, "annotations": {CORDONED_BY: by}},
-            "spec": {"unschedulable": unschedulable},
-        }
+        change = {"metadata": {"resourceVersion": node.version, "annotations": annotations}, "spec": spec}
         answer = await self._answer("PATCH", _node_path(node.name), change, final={404, 409}, content_type=_MERGE)
         return answer.is_success
 
@@ -257,7 +301,18 @@ def _node(item: Mapping[str, Any]) -> Node:
         cordoned=bool((item.get("spec") or {}).get("unschedulable")),
         ours=(metadata.get("annotations") or {}).get(CORDONED_BY) == _MANAGER,
         version=metadata.get("resourceVersion", ""),
+        taints=tuple((item.get("spec") or {}).get("taints") or ()),
     )
+
+
+def _others(node: Node) -> list[Mapping[str, Any]]:
+    """Return the taints of a node but ours."""
+    return [taint for taint in node.taints if taint.get("key") != QUARANTINE]
+
+
+def label_value(text: str) -> str:
+    """Return a text as Kubernetes takes it for the value of a label or taint: 63 letters, digits, `-`, `_`, `.`."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:63].strip("-_.")
 
 
 def _pod(item: Mapping[str, Any]) -> Pod:

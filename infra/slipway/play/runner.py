@@ -68,6 +68,9 @@ class Result:
         unreachable: it does not answer, or not as the host that it should be.
         untouched: it was at its digest already; nothing ran on it.
         deferred: it could not be made ready for a change, which is no reason to stop the others.
+        cost: what its changes cost those who use it (`slipway.node.host.costs`).
+        reboot: why it must reboot before it is done, one line each.
+        unproven: the check that does not hold, `role : check`, when that is what is wrong.
         before: what the host's manifest said of this playbook before the run; empty if nothing.
         entry: the same after the run; of a check run what it would say.
     """
@@ -82,6 +85,9 @@ class Result:
     untouched: bool = False
     deferred: bool = False
     unreachable: bool = False
+    cost: str = "none"
+    reboot: tuple[str, ...] = ()
+    unproven: str = ""
     before: Mapping[str, Any] = field(default_factory=dict, repr=False)
     entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -256,6 +262,9 @@ def _result(event: Event) -> Result:
         task="" if ok else str(event.get("failed_task") or ""),
         cancelled=bool(event.get("cancelled")),
         unreachable=bool(event.get("unreachable")),
+        cost=str(event.get("cost") or "none"),
+        reboot=tuple(str(each) for each in event.get("reboot") or ()),
+        unproven=str(event.get("unproven") or ""),
         before=event.get("before") or {},
         entry=event.get("manifest") or {},
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 from slipway import pki
 from slipway.node import bundle
 from slipway.play import journal as journals
-from slipway.play import runner, survey, tokens
+from slipway.play import remote, runner, survey, tokens
 from slipway.play.broker import BrokerError, Listener, Order, TokenMaker
 from slipway.play.rollout import Plan, RolloutError
-from slipway.provider import play_state, progress
+from slipway.provider import play_state, progress, rebooting
 from slipway.provider.course import Course, Telling
 from slipway.provider.log import stamp
 from slipway.provider.orders import Orders
@@ -134,7 +134,9 @@ async def _wave(
     at_digest = {name for name, order in going.items() if name in seen.untouched and not order.inputs["force"]}
     outcomes = await run({name: order for name, order in going.items() if name not in at_digest})
     outcomes |= {name: seen.untouched[name] for name in at_digest}
-    return {**results, **(await gate.after(outcomes) if gate else outcomes)}
+    settled = await gate.after(outcomes) if gate else outcomes
+    await run.returned({name: order for name, order in going.items() if settled[name].ok}, settled)
+    return {**results, **settled}
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,39 @@ class Runs:
     make_token: TokenMaker | None
 
     async def __call__(self, orders: Mapping[str, Order]) -> dict[str, runner.Result]:
-        """Bring hosts, side by side, to what each is to become; return what came of them, by name."""
+        """Bring hosts, side by side, to what each is to become; return what came of them, by name.
+
+        Those that must reboot for it do so once, and go on where they stood.
+        """
+        results = await self._run(orders)
+        due = {name: order for name, order in orders.items() if results[name].ok and results[name].reboot}
+        if not due:
+            return results
+        results |= await rebooting.reboot(self.call, self._targets(due), due, results, inputs=self.inputs)
+        back = {name: replace(order, inputs={**order.inputs, "force": False}) for name, order in due.items()}
+        again = await self._run({name: order for name, order in back.items() if results[name].ok})
+        return results | {name: rebooting.after(results[name], result) for name, result in again.items()}
+
+    async def returned(self, orders: Mapping[str, Order], results: Mapping[str, runner.Result]) -> None:
+        """Let hosts that are in service again know, so that no step is left. One that misses it is asked again."""
+        back = {name: order for name, order in orders.items() if results[name].entry.get("step") == "proven"}
+        if back:
+            await remote.run(
+                self._targets(back),
+                {name: f"{rebooting.program(order)} returned {self.inputs.playbook}" for name, order in back.items()},
+                ssh_key=self.inputs.ssh_key,
+                cancelled=self.call.cancelled,
+                seconds=SLACK_SECONDS,
+            )
+
+    def _targets(self, names: Collection[str]) -> list[runner.Target]:
+        return [host.target() for host in self.inputs.hosts if host.name in names]
+
+    async def _run(self, orders: Mapping[str, Order]) -> dict[str, runner.Result]:
+        """Run the playbook on hosts."""
         if self.call.cancelled.is_set():
             return {name: runner.Result(ok=False, reason="cancelled", cancelled=True) for name in orders}
-        targets = [host.target() for host in self.inputs.hosts if host.name in orders]
+        targets = self._targets(orders)
         if not targets:
             return {}
         authorities = self.inputs.authorities.items()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
-from slipway.play import disruption, findings, runner, survey
+from slipway.play import findings, manifest, runner, survey
 from slipway.play.broker import Event, Order
 from slipway.play.findings import Change, Finding
 from slipway.provider.orders import Orders
@@ -22,8 +22,6 @@ async def look(
     pools: Mapping[str, str],
     *,
     means: findings.Means,
-    costs: Mapping[str, disruption.Role],
-    variables: Mapping[str, Set[str]],
     timeout_seconds: int,
 ) -> dict[str, Finding]:
     """Return what is found on each host. Hosts that cannot be reached are findings, too.
@@ -34,8 +32,6 @@ async def look(
         orders: what each is to become. A host that is at its digest is left alone, unless it is forced.
         pools: host → its pool.
         means: how to look.
-        costs: what changes cost, by role.
-        variables: host → names of its variables that have another value than before.
         timeout_seconds: how long it may take.
 
     Raises:
@@ -58,22 +54,17 @@ async def look(
     found = {}
     for name, result in seen.items():
         if not result.ok or name in untouched:
-            found[name] = _by_check(result, (), disruption.NONE)
+            found[name] = _by_check(result, ())
         elif name not in checked:
             found[name] = _by_digest(result, orders.digests[name], samples.get(pools[name], []))
     left = [target for target in targets if target.name not in found]
     if left:
-        found |= await _check(call, left, orders, costs, variables, timeout_seconds)
+        found |= await _check(call, left, orders, timeout_seconds)
     return {target.name: found[target.name] for target in targets}
 
 
 async def _check(
-    call: Call,
-    targets: Sequence[runner.Target],
-    orders: Orders,
-    costs: Mapping[str, disruption.Role],
-    variables: Mapping[str, Set[str]],
-    timeout_seconds: int,
+    call: Call, targets: Sequence[runner.Target], orders: Orders, timeout_seconds: int
 ) -> dict[str, Finding]:
     """Run the playbook in check mode."""
     changes: dict[str, list[Change]] = defaultdict(list)
@@ -93,25 +84,33 @@ async def _check(
         cancelled=call.cancelled,
         timeout_seconds=timeout_seconds,
     )
-    found = {}
-    for name, result in results.items():
-        own = tuple(changes[name])
-        changed = [(change.role, change.task) for change in own]
-        found[name] = _by_check(result, own, disruption.total(costs, changed, variables.get(name, frozenset())))
-    return found
+    return {name: _by_check(result, tuple(changes[name])) for name, result in results.items()}
 
 
-def _by_check(result: runner.Result, changes: tuple[Change, ...], cost: disruption.Cost) -> Finding:
+def _by_check(result: runner.Result, changes: tuple[Change, ...]) -> Finding:
     if result.unreachable:
         return Finding("unreachable", result.reason, before=result.before)
     if not result.ok:
-        return Finding("failed", result.reason, changes, cost, result.before)
-    return Finding("change" if changes else "same", "", changes, cost, result.before)
+        return Finding("failed", result.reason, changes, result.cost, result.before)
+    if not changes and (left := _steps_left(result)):
+        return Finding("unlike", left, cost=result.cost, before=result.before)
+    return Finding("change" if changes else "same", "", changes, result.cost, result.before)
+
+
+def _steps_left(result: runner.Result) -> str:
+    """Return what a host whose last run went well has yet to go through, one line, "" if nothing."""
+    step = result.before.get("step", manifest.DONE)
+    if step == manifest.DONE or result.before.get("result") != "ok":
+        return ""
+    why = f" ({'; '.join(result.before['reboot'])})" if result.before.get("reboot") else ""
+    return f"an earlier run is not finished: the host is {step} since {result.before.get('since')}{why}"
 
 
 def _by_digest(result: runner.Result, wanted: str, representatives: Sequence[str]) -> Finding:
     if result.digest == wanted:
         return Finding("same", before=result.before)
+    if left := _steps_left(result):
+        return Finding("unlike", left, before=result.before)
     is_at = f"its manifest is at {result.digest[:12]}" if result.digest else "its manifest is at nothing finished"
     if representatives:
         names = ", ".join(representatives)

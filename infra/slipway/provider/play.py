@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
-from slipway import paths
 from slipway.node import bundle
-from slipway.play import disruption, drain, drain_rule, findings
+from slipway.play import drain, findings
 from slipway.play.broker import BrokerError, declared
 from slipway.play.findings import Finding
 from slipway.provider import converging, leaving, play_state, provenance, wire
@@ -72,7 +72,7 @@ class Play(Resource[PlayInputs]):
             inputs = PlayInputs.model_validate(about | {"hosts": known}, extra="ignore")
             if known:
                 forced = play_state.forced(state) if state else set()
-                found = await _look(call, inputs, forced, _means(inputs, len(hosts)), old)
+                found = await _look(call, inputs, forced, _means(inputs, len(hosts)))
             left = [name for name in names if name not in found or found[name].kind != "same"]
             waves = _waves(inputs, old, state, left, len(hosts))
             if old and state and len(names) == len(news["hosts"]):  # else nobody knows who is no longer there
@@ -90,7 +90,11 @@ class Play(Resource[PlayInputs]):
         state = State(_id(inputs, call), {})
         if inputs.gate == "etcd":
             return await _converge_members(call, inputs, state)
-        return await provenance.marked(call, inputs, converging.converge(call, inputs, state, set()))
+        if not inputs.kubeconfig:
+            return await converging.converge(call, inputs, state, set())
+        async with leaving.api(inputs.kubeconfig) as nodes:
+            serving = Serving(call, nodes, {}, partial(_check, call, inputs, state), inputs.rollout.drain_seconds)
+            return await provenance.marked(call, inputs, converging.converge(call, inputs, state, set(), serving))
 
     async def read(self, call: Call, inputs: PlayInputs, state: State) -> State:
         """Look for drift, and keep what is found in mind for the next `up`."""
@@ -134,16 +138,16 @@ class Play(Resource[PlayInputs]):
             return await converging.converge(call, inputs, state, converged, Balanced(call, inputs))
         leavers = leaving.leavers(old.hosts, {host.name for host in inputs.hosts}, results)
         returning = leaving.returning(inputs.hosts, results)
-        to_drain = await in_thread(_to_drain, old, inputs, state)
-        unsettled = [host.name for host in inputs.hosts if not results.get(host.name, {}).get("ok", True)]
-        if not inputs.kubeconfig or not (leavers or returning or to_drain or unsettled):
+        if not inputs.kubeconfig:
             return await converging.converge(call, inputs, state, converged)
+        in_service = await in_thread(_in_service, inputs, state, converged)
+        unsettled = [host.name for host in inputs.hosts if not results.get(host.name, {}).get("ok", True)]
         async with leaving.api(inputs.kubeconfig) as nodes:
             await leaving.come_back(nodes, returning)
             seconds = inputs.rollout.drain_seconds
             departure = await leaving.begin(call, nodes, leavers, seconds=seconds, results=results)
             try:
-                serving = Serving(call, nodes, to_drain, seconds, unsettled)
+                serving = Serving(call, nodes, in_service, partial(_check, call, inputs, state), seconds, unsettled)
                 updated = await converging.converge(call, inputs, state, converged, serving)
             except InitFailed as error:
                 raise departure.and_failed(error) from None
@@ -195,64 +199,40 @@ def _leaving(call: Call, old: PlayInputs, inputs: PlayInputs, leavers: Sequence[
     return [Row(leaver.name, call.views.old(leaver.name) | told, leaves=True) for leaver in leavers]
 
 
-def _to_drain(old: PlayInputs, inputs: PlayInputs, state: State) -> dict[str, drain.Leaver]:
-    """Return the hosts that serve as nodes and whose change needs them to be empty, by name."""
-    if not inputs.kubeconfig:
-        return {}
-    try:
-        roles = bundle.playbook_roles(inputs.playbook)
-    except bundle.BundleError as error:
-        raise ResourceError(str(error)) from None
-    draining = drain_rule.draining_variables(roles, paths.root() / "roles")
-    earlier, results = {host.name: host for host in old.hosts}, play_state.results(state)
-    was_to_be, is_to_be = old.digests(), inputs.digests()
+def _in_service(inputs: PlayInputs, state: State, converged: Set[str]) -> dict[str, drain.Leaver]:
+    """Return the hosts that may serve as nodes and on which something may have to change, by name."""
+    results, forced, digests = play_state.results(state), play_state.forced(state), inputs.digests()
     return {
         host.name: drain.Leaver(host.name, host.address, host.port)
         for host in inputs.hosts
-        if (was := earlier.get(host.name))
-        and was.host_key == host.host_key
-        and drain_rule.needs_drain(
-            is_at=results.get(host.name, {}).get("digest", ""),
-            was_to_be=was_to_be[host.name],
-            is_to_be=is_to_be[host.name],
-            before=old.variables(was),
-            after=inputs.variables(host),
-            draining=draining,
-        )
+        if host.name in converged
+        and (host.name in forced or not results[host.name]["ok"] or results[host.name]["digest"] != digests[host.name])
     }
 
 
-async def _look(
-    call: Call, inputs: PlayInputs, forced: Set[str], means: findings.Means, old: PlayInputs | None = None
-) -> dict[str, Finding]:
+async def _check(call: Call, inputs: PlayInputs, state: State, names: Sequence[str]) -> Mapping[str, Finding]:
+    """Find out by check runs what an update would change on some hosts."""
+    hosts = tuple(host for host in inputs.hosts if host.name in set(names))
+    return await _look(call, inputs.model_copy(update={"hosts": hosts}), play_state.forced(state), "check")
+
+
+async def _look(call: Call, inputs: PlayInputs, forced: Set[str], means: findings.Means) -> dict[str, Finding]:
     """Look at hosts: at all of them, or only at those not at their digest and those that are forced."""
     try:
-        costs = await in_thread(disruption.load, paths.root() / "roles")
-        earlier = {host.name: old.variables(host) for host in old.hosts} if old else {}
         return await look(
             call,
             [host.target() for host in inputs.hosts],
             Orders(inputs, forced),
             {host.name: host.pool or host.group or "" for host in inputs.hosts},
             means=means,
-            costs=costs,
-            variables={
-                host.name: {_top(path) for path in wire.difference(earlier[host.name], inputs.variables(host))}
-                for host in inputs.hosts
-                if host.name in earlier
-            },
             timeout_seconds=inputs.timeout_seconds + converging.SLACK_SECONDS,
         )
-    except (bundle.BundleError, BrokerError, disruption.DisruptionError) as error:
+    except (bundle.BundleError, BrokerError) as error:
         raise ResourceError(f"play {call.name}: {error}") from None
 
 
 def _means(inputs: PlayInputs, hosts: int) -> findings.Means:
     return findings.means_for(inputs.preview, hosts)
-
-
-def _top(path: str) -> str:
-    return path.split(".", 1)[0].split("[", 1)[0]
 
 
 def _tell(call: Call, found: Mapping[str, Finding], *, drift: bool = False, also: str = "") -> None:

@@ -87,6 +87,7 @@ class Rollout(Inputs):
         budget: how many hosts may fail; none if not given.
         drain_seconds: how long a node may take to be empty of pods, before its host leaves or is changed in a way that
             pods do not outlive.
+        reboot_seconds: how long a host may take to be back from a reboot.
     """
 
     mode: rollouts.Mode = "together"
@@ -96,6 +97,7 @@ class Rollout(Inputs):
     percent: Annotated[int, Field(ge=1, le=100)] = 100
     budget: Budget = Budget()
     drain_seconds: Annotated[int, Field(ge=0)] = 300
+    reboot_seconds: Annotated[int, Field(ge=1)] = 1200
 
     def limits(self) -> rollouts.Limits:
         """Return how fast it goes."""

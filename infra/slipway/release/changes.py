@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
 from slipway import platforms
-from slipway.play import disruption
-from slipway.play.disruption import Cost, Role
+from slipway.node.host import costs as host_costs
+from slipway.node.role_meta import RoleMeta
 from slipway.release.known import CLUSTER, COMPONENTS, CONTROLLER, GPU_POOLS, POOLS, PROGRAMS, ROLES
 from slipway.release.model import Pinned, Release, Target
 from slipway.spec import GROUPS, Cluster
@@ -26,24 +26,24 @@ class Change:
     on: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     """Hosts that it touches; see `slipway.release.known`."""
-    costs: Mapping[str, Cost] = dataclasses.field(default_factory=dict)
-    """What it costs each of the groups."""
+    costs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What it costs each of the groups, as `slipway.node.host.costs` has it."""
     assumed: bool = False
     """There is no role yet that says the costs."""
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> str:
         """What it costs all groups together."""
-        return sum(self.costs.values(), disruption.NONE)
+        return host_costs.highest(self.costs.values())
 
 
-def between(before: Release, after: Release, roles: Mapping[str, Role]) -> list[Change]:
+def between(before: Release, after: Release, roles: Mapping[str, RoleMeta]) -> list[Change]:
     """Return what changes, in the order of `known.COMPONENTS`, then images and repositories.
 
     Args:
         before: what is there.
         after: what is to be.
-        roles: what changes cost, as `slipway.play.disruption.load` returns it.
+        roles: what changes cost, as `slipway.node.role_meta.load` returns it.
     """
     changes = [change for name in COMPONENTS for change in _component(name, before, after, roles)]
     changes += _images(before, after)
@@ -51,7 +51,7 @@ def between(before: Release, after: Release, roles: Mapping[str, Role]) -> list[
     return changes
 
 
-def _component(name: str, before: Release, after: Release, roles: Mapping[str, Role]) -> Iterator[Change]:
+def _component(name: str, before: Release, after: Release, roles: Mapping[str, RoleMeta]) -> Iterator[Change]:
     """Yield one change for each pair of versions, with the kinds of host that go from the one to the other."""
     pairs: dict[tuple[str, str], list[str]] = {}
     kinds = list(dict.fromkeys((*before.targets, *after.targets)))
@@ -83,7 +83,7 @@ def _version(pinned: Pinned | None) -> str:
     return f"{pinned.version} ({pinned.modules})" if pinned.modules else pinned.version
 
 
-def costs_of(name: str, roles: Mapping[str, Role], held: Collection[str] = ()) -> tuple[dict[str, Cost], bool]:
+def costs_of(name: str, roles: Mapping[str, RoleMeta], held: Collection[str] = ()) -> tuple[dict[str, str], bool]:
     """Return what a new version of a component costs each group that has it, and whether that is only assumed.
 
     Args:
@@ -92,17 +92,17 @@ def costs_of(name: str, roles: Mapping[str, Role], held: Collection[str] = ()) -
         held: programs that have a component of their own and so do not change with this one.
     """
     known = COMPONENTS[name]
-    costs = dict.fromkeys(known.groups, disruption.NONE)
-    said = [(role, roles[role].parts[part]) for role, part in known.parts if part in roles.get(role, Role()).parts]
+    costs = dict.fromkeys(known.groups, "none")
+    parts = {role: meta.disruption for role, meta in roles.items()}
+    said = [(role, parts[role][part]) for role, part in known.parts if part in parts.get(role, {})]
     if not said:
-        assumed = disruption.parse_cost(known.cost)
-        return dict.fromkeys(known.groups, assumed), bool(known.parts) or known.cost != "none"
+        return dict.fromkeys(known.groups, known.cost), bool(known.parts) or known.cost != "none"
     elsewhere = {role for program, (whole, role) in PROGRAMS.items() if program in held and whole == name}
     for role, cost in said:
         if role in elsewhere:
             continue
         for group in set(ROLES[role]) & costs.keys():
-            costs[group] += cost
+            costs[group] = host_costs.highest([costs[group], cost])
     return costs, False
 
 
@@ -129,15 +129,15 @@ class Touched:
 
     group: str
     hosts: int | None
-    cost: Cost
+    cost: str
 
 
 def touched(changes: list[Change], cluster: Cluster | None = None) -> list[Touched]:
     """Return the groups of hosts that changes touch, each with the cost of all of them; a stack's own if given."""
-    costs: dict[str, Cost] = {}
+    costs: dict[str, str] = {}
     for change in changes:
         for group in change.groups:
-            costs[group] = costs.get(group, disruption.NONE) + change.costs.get(group, disruption.NONE)
+            costs[group] = host_costs.highest([costs.get(group, "none"), change.costs.get(group, "none")])
     if cluster is None:
         return [Touched(group, None, cost) for group, cost in costs.items()]
     found = [Touched(group, getattr(cluster, group).count, costs[group]) for group in GROUPS if group in costs]
@@ -146,6 +146,6 @@ def touched(changes: list[Change], cluster: Cluster | None = None) -> list[Touch
         platform = known.get(pool.platform)
         groups = [POOLS, GPU_POOLS] if platform is None or platform.gpu else [POOLS]
         if there := [costs[group] for group in groups if group in costs]:
-            found.append(Touched(pool.name, pool.count, sum(there[1:], there[0])))
+            found.append(Touched(pool.name, pool.count, host_costs.highest(there)))
     found += [Touched(group, None, costs[group]) for group in (CONTROLLER, CLUSTER) if group in costs]
     return found

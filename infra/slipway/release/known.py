@@ -41,7 +41,7 @@ class Known:
     """What a component is.
 
     `cost` is the disruption of hosts that have no role with a part for it yet, in the words of
-    `slipway.play.disruption`.
+    `slipway.node.host.costs`.
     """
 
     about: str

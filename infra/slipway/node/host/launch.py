@@ -1,4 +1,4 @@
-"""Start the runner from where its bundle lies: `slipway_node.py run|status`."""
+"""Start the runner from where its bundle lies: `slipway_node.py run|status|prove|…`."""
 
 import os
 import sys

@@ -41,14 +41,14 @@ def write(playbook: str, new: dict[str, Any]) -> None:
     places.write(places.state("manifest.json"), json.dumps(manifest) + "\n")
 
 
-def role_digests() -> dict[str, str]:
-    """Return the digest of each role in the content bundle."""
+def index(key: str) -> dict[str, Any]:
+    """Return what the content bundle's index says of roles: their `roles` (digests), `costs`, or `proof`."""
     with (
         contextlib.suppress(OSError, ValueError, KeyError),
         open(places.content("index.json"), encoding="utf-8") as file,
     ):
-        digests: dict[str, str] = json.load(file)["roles"]
-        return digests
+        found: dict[str, Any] = json.load(file)[key]
+        return found
     return {}
 
 

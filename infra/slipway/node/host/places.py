@@ -15,6 +15,9 @@ RUN = os.environ.get("SLIPWAY_NODE_RUN", "/run/slipway")
 RESERVE = "reserve"
 """A file in STATE that is given up for the others there when the disk is full (`space.set_aside`)."""
 
+BOOT_ID = os.environ.get("SLIPWAY_NODE_BOOT_ID", "/proc/sys/kernel/random/boot_id")
+"""A file with another text after each boot."""
+
 CONTENT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 """The content bundle that this file is part of."""
 

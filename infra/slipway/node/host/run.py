@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from slipway.node.host import manifest, places, space
+from slipway.node.host import costs, manifest, places, proof, space, steps
 from slipway.node.host.ansible import Ansible
 from slipway.node.host.broker import Broker
 from slipway.node.host.controller import Controller, Line
@@ -42,8 +42,13 @@ class Run:
         self._controller = controller
         self._inputs: Line = {}
         self._roles: dict[str, dict[str, Any]] = {}
-        self._changed = 0
         self._task_began = 0.0
+        self._changed: list[tuple[str, str]] = []
+        self._reboot: list[str] = []
+        self._cost = "none"
+        self._before: dict[str, Any] = {}
+        self._ansible: Ansible | None = None
+        self._broker: Broker | None = None
         self._failed_task: str | None = None
         self._reason: str | None = None
         self._stopping: str | None = None
@@ -74,37 +79,99 @@ class Run:
             )
         except LockError as error:
             return self._result(ok=False, msg=str(error))
-        entry = manifest.entry(self._inputs["playbook"])
-        at_digest = entry.get("result") == "ok" and entry.get("digest") == self._inputs["digest"]
-        if at_digest and not self._inputs.get("force"):
+        with selectors.DefaultSelector() as self._selector:
+            self._catch_signals()
+            self._selector.register(self._controller.incoming.fd, selectors.EVENT_READ, self._read_controller)
+            self._before = manifest.entry(self._inputs["playbook"])
+            if steps.is_at(self._before, self._inputs["digest"]) and not self._inputs.get("force"):
+                return self._go_on(self._before)
+            return self._converge()
+
+    def _go_on(self, entry: dict[str, Any]) -> int:
+        """Take the steps that are left when the host is at its digest, as far as they are not the controller's."""
+        if not steps.unfinished(entry):
             return self._result(ok=True, manifest=entry, unchanged=True)
-        return self._converge()
+        reasons = steps.left_reasons(entry)
+        if self._inputs.get("check"):
+            self._cost = "reboot" if reasons else "none"
+            return self._result(ok=True, manifest=entry)
+        if steps.has_rebooted(entry):
+            return self._converge()  # what could not be done before the boot is done now
+        if reasons:
+            return self._result(ok=True, manifest=entry, reboot=reasons)
+        if entry["step"] != "proven":
+            return self._prove(entry)
+        return self._result(ok=True, manifest=entry)
+
+    def _prove(self, entry: dict[str, Any]) -> int:
+        """Prove that the host works, after a run that went well."""
+        self._controller.send({"event": "state", "state": "proving"})
+        about: dict[str, Any] = {}
+        try:
+            proof.prove(proof.checks(entry["roles"]), self._pause)
+            entry = steps.proven(entry)
+        except proof.ProofError as error:
+            reason = f"not proven: {error}"
+            about = {"msg": reason, "unproven": error.check}
+            entry = {**entry, "result": "failed", "reason": reason, "finished": manifest.now()}
+        except proof.StoppedError:
+            cancelled = self._stopping == BY_CONTROLLER
+            return self._result(ok=False, manifest=entry, cancelled=cancelled, msg=self._stopping)
+        manifest.write(self._inputs["playbook"], entry)
+        return self._result(ok=not about, manifest=entry, **about)
 
     def _converge(self) -> int:
+        """Run Ansible, and go on from there."""
         self._started, self._began = manifest.now(), time.monotonic()
         if not self._inputs.get("check"):
             space.set_aside()
+        self._steps = steps.begun(self._before, drained=bool(self._inputs.get("drained")))
+        self._reboot = list(self._steps["reboot"])
         self._record("running")
         status = self._supervise()
         if self._stopping:
             outcome, self._reason = "cancelled", self._stopping
         elif status != 0:
             outcome = "failed"
-            self._reason = self._reason or self._controller.hidden(self._ansible.last_words())[:500]
         elif not self._playbook_applies:
             outcome, self._reason = "failed", f"playbooks/{self._inputs['playbook']}.yml has no play for this host"
         else:
             outcome, self._reason, self._failed_task = "ok", None, None  # what failed was rescued
+        self._add_up()
         entry = self._record(outcome)
         if outcome == "ok":
             tidy(self._inputs["bundles"]["runtime"]["digest"])
-        cancelled = self._stopping == BY_CONTROLLER
-        about = {"msg": self._reason, "failed_task": self._failed_task, "cancelled": cancelled}
-        return self._result(ok=outcome == "ok", manifest=entry, **{key: value for key, value in about.items() if value})
+            if not self._inputs.get("check"):
+                return self._go_on(entry)
+        about = {"msg": self._reason, "failed_task": self._failed_task, "cancelled": self._stopping == BY_CONTROLLER}
+        about = {key: value for key, value in about.items() if value}
+        return self._result(ok=outcome == "ok", manifest=entry, **about)
+
+    def _add_up(self) -> None:
+        """Add up what this run's changes cost those who use the host, and why it must reboot.
+
+        A host that nobody uses yet has nothing to lose, one that has just rebooted did what its tasks ask for: only
+        what a module says itself counts there.
+        """
+        if self._steps["served"] and self._steps["step"] != "rebooted":
+            roles, was = manifest.index("costs"), self._before.get("costly")
+            now = costs.costly_variables(roles, self._inputs.get("vars") or {})
+            other = [] if was is None else [name for name in {*was, *now} if was.get(name) != now.get(name)]
+            self._cost = costs.total(roles, self._changed, other)
+            self._reboot += costs.reboots(roles, self._changed, other)
+        self._reboot = list(dict.fromkeys(self._reboot))
+        if self._reboot:
+            self._cost = "reboot"
 
     def _record(self, result: str) -> dict[str, Any]:
         """Return what this run makes of the host, and keep it in the manifest unless this is a check run."""
-        digests = manifest.role_digests()
+        digests = manifest.index("roles")
+        own = dict(self._steps, reboot=self._reboot)
+        if result == "ok":
+            own = steps.done(own, "rebooted" if own["step"] == "rebooted" else "changed")
+            own["costly"] = costs.costly_variables(manifest.index("costs"), self._inputs.get("vars") or {})
+        else:
+            own["costly"] = self._before.get("costly")
         entry = {
             "release": self._inputs.get("release", ""),
             "release_digest": self._inputs.get("release_digest", ""),
@@ -112,19 +179,20 @@ class Run:
             "result": result,
             "reason": self._reason,
             "failed_task": self._failed_task,
-            "changed": self._changed,
+            "changed": len(self._changed),
             "roles": {name: {**role, "digest": digests.get(name, "")} for name, role in self._roles.items()},
             "started": self._started,
             "finished": None if result == "running" else manifest.now(),
             "seconds": round(time.monotonic() - self._began, 1),
             "by": self._inputs.get("by", ""),
+            **own,
         }
         if not self._inputs.get("check"):
             manifest.write(self._inputs["playbook"], entry)
         return entry
 
     def _result(self, *, ok: bool, **more: Any) -> int:
-        about = {"ok": ok, "changed": self._changed, "digest": self._inputs.get("digest", "")}
+        about = {"ok": ok, "changed": len(self._changed), "digest": self._inputs.get("digest", ""), "cost": self._cost}
         self._controller.send({"event": "result", **about, **more})
         return 0 if ok else 1
 
@@ -132,29 +200,40 @@ class Run:
 
     def _supervise(self) -> int:
         """Run Ansible and serve everybody who talks until it ends; returns its exit status."""
-        self._ansible = Ansible(self._inputs, self._on_event)
-        self._ansible.give_inputs()
-        with selectors.DefaultSelector() as selector:
-            self._selector = selector
-            self._catch_signals()
-            self._broker = Broker(selector, self._controller)
-            try:
-                self._ansible.start(self._lock.fd, selector)
-                selector.register(self._controller.incoming.fd, selectors.EVENT_READ, self._read_controller)
-                timeout = self._inputs.get("timeout_seconds", TIMEOUT_SECONDS)
-                self._after(timeout, lambda: self._stop(f"not done after {timeout} s"))
-                self._controller.send({"event": "state", "state": "running"})
-                while (status := self._ansible.status()) is None:
-                    for key, _ in selector.select(self._next_deadline()):
-                        key.data()
-                    self._meet_deadlines()
-                return status
-            finally:
-                self._ansible.clean_up()
-                self._broker.close()
+        self._ansible = ansible = Ansible(self._inputs, self._on_event)
+        ansible.give_inputs()
+        self._broker = Broker(self._selector, self._controller)
+        try:
+            ansible.start(self._lock.fd, self._selector)
+            timeout = self._inputs.get("timeout_seconds", TIMEOUT_SECONDS)
+            self._after(timeout, lambda: self._stop(f"not done after {timeout} s"))
+            self._controller.send({"event": "state", "state": "running"})
+            while (status := ansible.status()) is None:
+                self._wait(self._next_deadline())
+            if status != 0:
+                self._reason = self._reason or self._controller.hidden(ansible.last_words())[:500]
+            return status
+        finally:
+            ansible.clean_up()
+            self._broker.close()
+            self._ansible = self._broker = None
+            self._deadlines.clear()
+
+    def _wait(self, seconds: float | None) -> None:
+        """Serve whoever talks, at most for so many seconds if it is not None."""
+        for key, _ in self._selector.select(seconds):
+            key.data()
+        self._meet_deadlines()
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait; return at once, and true, when it is time to stop."""
+        end = time.monotonic() + seconds
+        while not self._stopping and (left := end - time.monotonic()) > 0:
+            self._wait(left)
+        return bool(self._stopping)
 
     def _catch_signals(self) -> None:
-        """Wake up when Ansible ends; stop in good order when asked to."""
+        """Wake up when a child ends; stop in good order when asked to."""
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake)
@@ -171,19 +250,20 @@ class Run:
                 continue
             if message.get("cancel"):
                 self._stop(BY_CONTROLLER)
-            elif "id" in message:
+            elif "id" in message and self._broker:
                 self._controller.hide(message.get("token"))
                 self._broker.answer(message)
         if self._controller.incoming.ended:
             self._selector.unregister(self._controller.incoming.fd)
             self._controller.attached = False
             self._lock.note(attached=False)
-            self._broker.hang_up()
+            if self._broker:
+                self._broker.hang_up()
 
     def _on_event(self, event: dict[str, Any]) -> None:
         """Take in an event of the callback plugin."""
         kind = event.get("event")
-        if kind == "play":
+        if kind == "play" and self._ansible:
             self._ansible.forget_inputs()
             self._task_began = time.monotonic()
         elif kind == "empty":
@@ -194,6 +274,8 @@ class Run:
             for key in ("name", "item", "msg", "diff"):
                 if key in event:
                     event[key] = self._controller.hidden(event[key])
+            if event.get("reboot"):
+                self._reboot.append(f"{event['role']} : {event['name']}: {self._controller.hidden(event['reboot'])}")
             if "what" in event:
                 event["what"] = [self._controller.hidden(each) for each in event["what"]]
             self._count(event)
@@ -207,7 +289,7 @@ class Run:
         role["seconds"] = round(role["seconds"] + now - self._task_began, 2)
         self._task_began = now
         if event["status"] == "changed":
-            self._changed += 1
+            self._changed.append((event["role"], event["name"]))
             role["changed"] += 1
         elif event["status"] == "failed":
             role["result"] = "failed"
@@ -221,10 +303,11 @@ class Run:
         if self._stopping:
             return
         self._stopping = why
-        self._ansible.stop()
-        grace = self._inputs.get("grace_seconds", GRACE_SECONDS)
-        self._after(grace, lambda: self._ansible.kill(signal.SIGTERM))
-        self._after(grace + KILL_SECONDS, lambda: self._ansible.kill(signal.SIGKILL))
+        if ansible := self._ansible:
+            ansible.stop()
+            grace = self._inputs.get("grace_seconds", GRACE_SECONDS)
+            self._after(grace, lambda: ansible.kill(signal.SIGTERM))
+            self._after(grace + KILL_SECONDS, lambda: ansible.kill(signal.SIGKILL))
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         self._deadlines.append((time.monotonic() + seconds, action))

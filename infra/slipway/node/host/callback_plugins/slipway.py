@@ -111,6 +111,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             if items:
                 line["item"] = str(items[0].get("_ansible_item_label", items[0].get("item", "")))[:200]
                 line["msg"] = message_of(items[0])
+        if reason := reboot_of(result.result):
+            line["reboot"] = reason
         if status == "changed" and not result.result.get("_ansible_no_log"):
             if what := what_of(result.result):
                 line["what"] = what
@@ -216,6 +218,12 @@ def what_of(result: Mapping[str, Any]) -> list[str]:
                 named.append(str(header).removesuffix(" (content)").removesuffix(" (file attributes)"))
         found.update(dict.fromkeys(str(name)[:WHAT_LENGTH] for name in named))
     return list(found)[:WHAT_LIMIT]
+
+
+def reboot_of(result: Mapping[str, Any]) -> str:
+    """Return why a module says that the host must reboot: its `reboot_required`, in one line."""
+    reasons = [str(each["reboot_required"]) for each in (result, *results_of(result)) if each.get("reboot_required")]
+    return " ".join("; ".join(dict.fromkeys(reasons)).split())[:WHAT_LENGTH]
 
 
 def handlers_of(play: Any) -> list[Any]:
