@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.play.nodes import CORDONED_BY
+from slipway.play.nodes import CORDONED_BY, QUARANTINE, QUARANTINED
 from slipway.release import Release
 from slipway.spec import CONFIG_KEY
 from tools import ROOT, Stack, copy_checkout, eventually, run
@@ -21,6 +21,15 @@ pytestmark = pytest.mark.lab
 
 APP = "leaving"
 BUDGET = "allows-nothing"
+BLOCK = "/etc/in-the-way"
+OPTIONS = "/etc/modprobe.d/slipway-test.conf"
+MODULE_OPTIONS = f"""
+- name: Set module options
+  slipway_files:
+    files:
+      - path: {OPTIONS}
+        content: "options dummy numdummies=0\\n"
+"""
 
 
 class Checkout:
@@ -167,6 +176,57 @@ def test_a_node_leaves_once_its_budget_lets_it(lab: Stack, checkout: Checkout, r
     assert nodes(lab).keys() == left
     assert leaving not in lab.lab("list")
     eventually("the pod runs elsewhere", lambda: running_on(lab) and leaving not in running_on(lab), deadline=30)
+
+
+def test_a_change_that_needs_a_reboot_reboots_nodes_and_quarantines_one_that_is_not_proven(
+    lab: Stack, checkout: Checkout
+) -> None:
+    """A role of nodes gets what an engineer would add: options of a kernel module, and a check."""
+    role = checkout.folder / "roles/containerd"
+    meta = yaml.safe_load((role / "meta/slipway.yml").read_text())
+    meta["disruption"]["module_options"] = "reboot"
+    meta["tasks"]["Set module options"] = "module_options"
+    meta["proof"].append({"name": "it is free", "command": ["test", "!", "-e", BLOCK], "seconds": 1})
+    (role / "meta/slipway.yml").write_text(yaml.safe_dump(meta))
+    with (role / "tasks/main.yml").open("a") as tasks:
+        tasks.write(MODULE_OPTIONS)
+    first, others = checkout.name(0), [checkout.name(index) for index in range(1, checkout.pool["count"])]
+    before = {name: boot(lab, name) for name in (first, *others)}
+    assert checkout.preview().count('disrupts   : "reboot"') >= len(before)
+    lab.ssh(first, f"touch {BLOCK}")
+
+    stopped = checkout.up()
+    assert stopped.returncode == 1
+    reason = "not proven: containerd : it is free: test ended with status 1: no output (for 1 s)"
+    assert f"{first}: {reason}; its node is quarantined" in stopped.stdout
+    node = nodes(lab)[first]
+    assert node["spec"]["unschedulable"]
+    taint = {"key": QUARANTINE, "value": "containerd-it-is-free", "effect": "NoSchedule"}
+    assert taint in node["spec"]["taints"]
+    assert node["metadata"]["annotations"][QUARANTINED].endswith(f"Z {reason}")
+    rebooted = boot(lab, first)
+    assert rebooted != before[first]
+    assert {name: boot(lab, name) for name in others} == {name: before[name] for name in others}  # the canary failed
+
+    lab.ssh(first, f"rm {BLOCK}")
+    done = checkout.up()
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert boot(lab, first) == rebooted  # once is enough
+    for name in others:
+        assert boot(lab, name) != before[name]
+        assert f"{name} reboots: containerd : Set module options" in done.stdout
+    for name in before:
+        node = nodes(lab)[name]
+        assert not node["spec"].get("unschedulable")
+        assert QUARANTINE not in [taint["key"] for taint in node["spec"].get("taints", ())]
+        assert not {CORDONED_BY, QUARANTINED} & node["metadata"]["annotations"].keys()
+        manifest = json.loads(lab.ssh(name, "cat /var/lib/slipway/manifest.json").stdout)["playbooks"]["node"]
+        assert (manifest["step"], manifest["reboot"]) == ("returned", [])
+        lab.ssh(name, f"rm {OPTIONS}")
+
+
+def boot(lab: Stack, name: str) -> str:
+    return lab.ssh(name, "cat /proc/sys/kernel/random/boot_id").stdout.strip()
 
 
 def settings(lab: Stack, node: str) -> dict[str, Any]:
