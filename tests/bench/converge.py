@@ -9,7 +9,7 @@ again. Parts:
   seconds a role; Mitogen's strategy and the plain one.
 * Reads: one SSH connection a host, many times over: the constant of everything at no change.
 * Synthetic hosts: a play of thousands through the provider, all but SSH real. Growth must be linear.
-* Engine: the same through Pulumi itself, each host a real SSH connection to one of the lab hosts.
+* Engine: the same through Pulumi itself. Each host is a real SSH connection, to one server that stands for all hosts.
 
 Each figure comes from a process of its own, and counts all that it started. The constant a host is the slope between
 the smallest and the largest number.
@@ -40,10 +40,12 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "infra"), str(ROOT / "tests")]
 
+from bench import work  # noqa: E402
 from probe import Project  # noqa: E402
 from slipway.fleet.lab import host as lab_host  # noqa: E402
 from slipway.fleet.lab import network as lab_network  # noqa: E402
 from slipway.node import bundle  # noqa: E402
+from slipway.provider.play_inputs import PlayInputs  # noqa: E402
 
 NETWORK = lab_network.NetworkSpec(name="bench", cidr="10.93.0.0/24", bridge="slipway-bench")
 PLAYBOOK = "- name: Bench\n  hosts: all\n  gather_facts: false\n  roles: [host, storage, pki]\n"
@@ -122,9 +124,7 @@ class Lab:
 @contextlib.contextmanager
 def lab(folder: Path, count: int) -> Iterator[Lab]:
     """Make lab hosts, and take them away at the end."""
-    file = folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
-    public = file.with_suffix(".pub").read_text().strip()
+    key, public = ssh_key(folder / "key")
     hosts = []
     lab_network.ensure(NETWORK)
     try:
@@ -137,7 +137,7 @@ def lab(folder: Path, count: int) -> Iterator[Lab]:
             )
             made = lab_host.ensure(spec, progress=lambda _: None)
             hosts.append({"name": spec.name, "address": made.address, "hostKey": made.host_key})
-        yield Lab(hosts, file.read_text())
+        yield Lab(hosts, key)
     finally:
         for name in lab_host.names(NETWORK.name):
             lab_host.destroy(NETWORK.name, name)
@@ -216,29 +216,62 @@ def synthetic(checkout: Checkout, counts: Sequence[int], each_read: float) -> Ta
     return table
 
 
-def engine(checkout: Checkout, machines: Lab, folder: Path, count: int) -> Table:
-    """Bring a play of so many hosts through Pulumi. They share the lab hosts, each with a connection of its own."""
+def engine(folder: Path, count: int) -> Table:
+    """Bring a play of so many hosts through Pulumi; each is a real SSH connection, to one server that is them all."""
     (folder / "engine").mkdir()
     project = Project(folder / "engine", overlay=ROOT / "tests/bench/project")
-    for name in ("playbooks", "roles"):
-        shutil.copytree(checkout.folder / name, project.folder / name, dirs_exist_ok=True)
-    play = folder / "play.json"
-    play.write_text(json.dumps(checkout.play(machines.hosts, machines.key)))
-    title = f"Pulumi, {count} hosts on {len(machines.hosts)} lab hosts"
-    table = Table("step", "provider CPU s", "engine and program CPU s", "wall s", title=title)
-    few = len(machines.hosts)
-    for name, hosts, command in (
-        (f"up: converge {few} hosts", few, ["up", "--yes", "--skip-preview"]),
-        ("up: the play grows to all of them", count, ["up", "--yes", "--skip-preview"]),
-        ("preview at no change", count, ["preview", "--expect-no-changes"]),
-        ("up at no change", count, ["up", "--yes", "--skip-preview", "--expect-no-changes"]),
-        ("refresh by digest", count, ["refresh", "--yes", "--skip-preview", "--expect-no-changes"]),
-    ):
-        project.configure(play=str(play), count=str(hosts))
-        with Spent(project.home) as spent:
-            project.pulumi(*command, timeout=7200)
-        table.add_row(name, f"{spent.provider:.1f}", f"{spent.total - spent.provider:.1f}", f"{spent.wall:.1f}")
+    table = Table("step", "provider CPU s", "engine and program CPU s", "wall s", title=f"{count} hosts through Pulumi")
+    with answering(folder, work.declared(count, network=127)) as play:
+        file = folder / "play.json"
+        file.write_text(json.dumps(play))
+        project.configure(play=str(file))
+        for name, *command in (
+            ("up that reads all", "up", "--yes", "--skip-preview"),
+            ("preview at no change", "preview", "--expect-no-changes"),
+            ("up at no change", "up", "--yes", "--skip-preview", "--expect-no-changes"),
+            ("refresh by digest", "refresh", "--yes", "--skip-preview", "--expect-no-changes"),
+        ):
+            with Spent(project.home) as spent:
+                project.pulumi(*command, timeout=3600)
+            table.add_row(name, f"{spent.provider:.1f}", f"{spent.total - spent.provider:.1f}", f"{spent.wall:.1f}")
+        if any(result["tasks"] for result in project.results().values()):
+            raise SystemExit("hosts at their digest were run")
     return table
+
+
+@contextlib.contextmanager
+def answering(folder: Path, play: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Have all hosts of a play answered for; the play as it reaches them."""
+    key, public = ssh_key(folder / "engine-key")
+    digests = PlayInputs.model_validate(play).digests()
+    job = {
+        "authorized_key": public,
+        "playbook": play["playbook"],
+        "digests": {host["address"]: digests[host["name"]] for host in play["hosts"]},
+    }
+    (folder / "answering.json").write_text(json.dumps(job))
+    with (
+        (folder / "answering.json").open() as told,
+        subprocess.Popen(
+            [sys.executable, ROOT / "tests/bench/answering.py"],
+            stdin=told,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "infra")},
+        ) as server,
+    ):
+        assert server.stdout is not None
+        try:
+            where = json.loads(server.stdout.readline())
+            reached = {"port": where["port"], "hostKey": where["host_key"]}
+            yield {**play, "sshKey": key, "hosts": [host | reached for host in play["hosts"]]}
+        finally:
+            server.kill()
+
+
+def ssh_key(file: Path) -> tuple[str, str]:
+    """Make an SSH key; return its private and its public part."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
+    return file.read_text(), file.with_suffix(".pub").read_text().strip()
 
 
 class Spent:
@@ -329,9 +362,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 console.print(table)
             each, table = reads(checkout, machines, options.reads)
             console.print(table)
-            console.print(synthetic(checkout, options.synthetic, each))
-            if options.engine:
-                console.print(engine(checkout, machines, folder, options.engine))
+        console.print(synthetic(checkout, options.synthetic, each))
+        if options.engine:
+            console.print(engine(folder, options.engine))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def synthetic(job: Mapping[str, Any], meter: Meter) -> dict[str, Any]:
     play = declared(int(job["hosts"]))
     struct = wire.encode(play | {"sshKey": wire.Secret("a key")})
     digests = PlayInputs.model_validate(play).digests()
-    manifests = {name: _manifest(digest) for name, digest in digests.items()}
+    manifests = {name: manifest(play["playbook"], digest) for name, digest in digests.items()}
 
     async def run(targets: Sequence[Target], *_: Any, **__: Any) -> dict[str, remote.Reply]:
         return {target.name: remote.Reply(ok=True, status=0, output=manifests[target.name]) for target in targets}
@@ -144,8 +144,14 @@ def _ask(method: str, request: Any) -> Any:
     return asyncio.run(run())
 
 
-def declared(hosts: int) -> dict[str, Any]:
-    """Return the inputs of a pool's play, about as large as real ones: 5 variables a host, 60 for all of them."""
+def declared(hosts: int, network: int = 10) -> dict[str, Any]:
+    """Return the inputs of a pool's play, about as large as real ones: 5 variables a host, 60 for all of them.
+
+    Args:
+        hosts: how many.
+        network: the first number of their addresses.
+    """
+    addresses = [f"{network}.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(1, hosts + 1)]
     certificate = "-----BEGIN CERTIFICATE-----\n" + ("A" * 64 + "\n") * 12 + "-----END CERTIFICATE-----\n"
     artifact = {
         "component": "kubernetes",
@@ -172,24 +178,24 @@ def declared(hosts: int) -> dict[str, Any]:
         "hosts": [
             {
                 "name": f"gpu-{n:05d}",
-                "address": f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}",
+                "address": address,
                 "hostKey": HOST_KEY,
                 "group": "nodes",
                 "pool": "gpu",
                 "vars": {
                     "kubelet_node_name": f"gpu-{n:05d}",
-                    "kubelet_node_ip": f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}",
+                    "kubelet_node_ip": address,
                     "kube_proxy_node_name": f"gpu-{n:05d}",
                     "pod_network_node_name": f"gpu-{n:05d}",
-                    "pod_network_address": f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}",
+                    "pod_network_address": address,
                 },
             }
-            for n in range(hosts)
+            for n, address in enumerate(addresses)
         ],
     }
 
 
-def _manifest(digest: str) -> str:
+def manifest(playbook: str, digest: str) -> str:
     """Return what a host says that is at a digest, with two bundles and seven roles in its manifest."""
     role = {"digest": "e" * 64, "result": "ok", "changed": 3, "seconds": 2.5}
     entry = {
@@ -205,8 +211,8 @@ def _manifest(digest: str) -> str:
         "seconds": 60.0,
         "by": "somebody@somewhere",
     }
-    manifest = json.dumps({"version": 1, "playbooks": {"node": entry}})
-    return f"{int(time.time())}\n{manifest}\n\n{'a' * 64}\n{'b' * 64}\n"
+    text = json.dumps({"version": 1, "playbooks": {playbook: entry}})
+    return f"{int(time.time())}\n{text}\n\n{'a' * 64}\n{'b' * 64}\n"
 
 
 JOBS: dict[str, Callable[[Mapping[str, Any], Meter], dict[str, Any]]] = {

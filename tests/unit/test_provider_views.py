@@ -91,3 +91,13 @@ def test_rows_are_few_and_those_that_changed_come_first() -> None:
     assert all(row.changed for row in shown[:ROWS])
     assert shown[-1] == Row(views.REST, {"status": "7450 more hosts, 25 of them changed"}, changed=True)
     assert capped(rows[:ROWS]) == rows[:ROWS]
+
+
+def test_rows_stay_where_nothing_is_new() -> None:
+    rows = [Row(f"h{number}", {}, changed=False) for number in range(7500)]
+    old = {f"h{number}" for number in range(7000, 7000 + ROWS)}
+    assert {row.name for row in capped(rows, old)} == {*old, views.REST}
+    rows[3] = Row("h3", {}, changed=True)
+    shown = [row.name for row in capped(rows, old)]
+    assert shown[0] == "h3"
+    assert len(old & set(shown)) == ROWS - 1

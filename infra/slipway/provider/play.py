@@ -121,7 +121,9 @@ class Play(Resource[PlayInputs]):
                     says["seen"] = finding.note
                     if name in play_state.drifted(state):
                         drifted[name] = says["drift"] = play_state.drifted(state)[name]
-            rows.append(Row(name, says or {"status": "as it should be"}, says != before))
+            # Of a large play most hosts have no row, which is no news about them.
+            news = says != before if before else finding.kind != "same"
+            rows.append(Row(name, says or {"status": "as it should be"}, news))
         _tell(call, found, drift=True)
         await call.views.publish(rows)
         return State(state.id, state.outputs | {"drifted": drifted})

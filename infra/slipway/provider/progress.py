@@ -204,6 +204,7 @@ def row(call: Call, name: str, result: runner.Result | None) -> Row:
             "at": entry.get("finished") or stamp(),
             "by": entry.get("by") or by(),
         },
+        changed=bool(before) or not result.untouched,
     )
 
 

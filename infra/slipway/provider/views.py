@@ -6,7 +6,7 @@ never acts on them; the provider says at the end of a request what became of eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -119,11 +119,14 @@ class Views:
         )
 
 
-def capped(rows: Sequence[Row]) -> list[Row]:
-    """Return at most `ROWS` rows, first those that changed, and one more that counts the rest."""
+def capped(rows: Sequence[Row], old: Collection[str] = ()) -> list[Row]:
+    """Return at most `ROWS` rows, and one more that counts the rest.
+
+    Those that changed come first, then those that the state has (`old`), so that nothing new makes no new rows.
+    """
     if len(rows) <= ROWS:
         return list(rows)
-    first = sorted(rows, key=lambda row: not row.changed)  # stable: otherwise in their order
+    first = sorted(rows, key=lambda row: (not row.changed, row.name not in old))  # stable: otherwise in their order
     shown, rest = first[:ROWS], first[ROWS:]
     changed = sum(row.changed for row in rest)
     says = {"status": f"{len(rest)} more hosts, {changed} of them changed"}

@@ -1,4 +1,4 @@
-"""One play of many hosts, as a file describes it; `count` of them, which share the addresses of a few."""
+"""One play of many hosts, as a file describes it."""
 
 import json
 from pathlib import Path
@@ -7,16 +7,15 @@ import pulumi
 
 from slipway import resources
 
-config = pulumi.Config()
-play = json.loads(Path(config.require("play")).read_text())
-hosts = play["hosts"]
+play = json.loads(Path(pulumi.Config().require("play")).read_text())
 resources.Play(
     "pool",
     playbook=play["playbook"],
-    hosts=[{**hosts[n % len(hosts)], "name": f"gpu-{n:05d}"} for n in range(config.require_int("count"))],
+    hosts=play["hosts"],
     digest=play["digest"],
     release=play["release"],
     ssh_key=play["sshKey"],
     variables=play["vars"],
-    preview="digest",
+    rollout=play["rollout"],
+    preview=play["preview"],
 )
