@@ -185,6 +185,6 @@ def publish_image(server: Publisher, repository: str, tag: str, layer: bytes) ->
     for path, content in {f"manifests/{tag}": manifest, f"manifests/{digest}": manifest}.items():
         server.files[f"/v2/{repository}/{path}"] = Answer(content, 401, (("WWW-Authenticate", challenge),))
     for name, content in blobs.items():
-        server.files[f"/v2/{repository}/blobs/{name}"] = content
+        server.files[f"/v2/{repository}/blobs/{name}"] = Answer(content, 401, (("WWW-Authenticate", challenge),))
     server.files["/token"] = b'{"token": "good"}'
     return digest

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from slipway.artifacts import arch
 from slipway.fleet.lab import network
-from tools import copy_checkout, eventually, run
+from tools import copy_checkout, environment, eventually, run
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -152,3 +152,4 @@ def test_a_cluster_comes_up_from_a_mirror_alone(tmp_path: Path) -> None:
             assert "unchanged" in again
         finally:
             run(slipway, "destroy", NAME, timeout=300)
+            run("pulumi", "stack", "rm", NAME, "--yes", env=environment(), cwd=checkout)

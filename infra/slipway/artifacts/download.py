@@ -92,6 +92,7 @@ def fetch(
     *,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
     wait: float = 1.0,
+    headers: Mapping[str, str] | None = None,
 ) -> Path:
     """Return the path of a downloaded file with the right digest, from the cache when it is there.
 
@@ -102,6 +103,7 @@ def fetch(
         folder: where it is kept, as `<digest>`; half-done ones as `<digest>.part`.
         progress: called with (bytes done, bytes in all or None).
         wait: seconds before the second try; doubled for each one after.
+        headers: more headers of the request.
 
     Raises:
         WrongDigestError: the whole file came and is another one; it is thrown away.
@@ -113,7 +115,7 @@ def fetch(
         if target.is_file():
             return target
         try:
-            _retrying(wait)(_continue, url, part, progress)
+            _retrying(wait)(_continue, url, part, progress, headers or {})
         except httpx.HTTPError as error:
             raise DownloadError(f"{url}: {_reason(error)}") from None
         with part.open("rb") as file:
@@ -134,10 +136,10 @@ def _retrying(wait: float) -> tenacity.Retrying:
     )
 
 
-def _continue(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
+def _continue(url: str, part: Path, progress: Callable[[int, int | None], None], more: Mapping[str, str]) -> None:
     """Append to a half-done file what it lacks; raise httpx.TransportError when the connection breaks."""
     start = part.stat().st_size if part.exists() else 0
-    headers = {"Range": f"bytes={start}-"} if start else {}
+    headers = {**more, **({"Range": f"bytes={start}-"} if start else {})}
     with httpx.stream(
         "GET", address(url), headers=headers, follow_redirects=True, timeout=_FETCH, verify=tls()
     ) as answer:

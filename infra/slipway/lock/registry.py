@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -53,17 +54,25 @@ class Repository:
             raise RegistryError(f"{answer.url}: wanted {said}, got {digest}")
         return digest, answer.headers.get("Content-Type", "").partition(";")[0], answer.content
 
-    def blob(self, digest: str) -> bytes:
-        """Return a blob by its digest.
+    def blob(self, digest: str, folder: Path) -> Path:
+        """Return the file of a blob, fetched into a folder if it is not there; what broke off goes on.
 
         Raises:
-            RegistryError: it is not there, or another one.
+            RegistryError: it cannot be had, or is another one.
         """
-        answer = self._get(f"blobs/{digest}", "*/*")
-        found = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
-        if found != digest:
-            raise RegistryError(f"{answer.url}: wanted {digest}, got {found}")
-        return answer.content
+        url, wanted = f"{self._base}/blobs/{digest}", digest.removeprefix("sha256:")
+        try:
+            try:
+                return download.fetch(url, "sha256", wanted, folder, headers=self._headers())
+            except download.WrongDigestError:
+                raise
+            except download.DownloadError:
+                # A token is good for minutes, large images take longer.
+                self._token = None
+                self.manifest(self.tag)
+                return download.fetch(url, "sha256", wanted, folder, headers=self._headers())
+        except download.DownloadError as error:
+            raise RegistryError(str(error)) from None
 
     def _get(self, path: str, accept: str) -> httpx.Response:
         url = f"{self._base}/{path}"
@@ -81,8 +90,11 @@ class Repository:
         return answer
 
     def _once(self, url: str, accept: str) -> httpx.Response:
-        headers = {"Accept": accept} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        headers = {"Accept": accept, **self._headers()}
         return httpx.get(url, headers=headers, follow_redirects=True, timeout=_TIMEOUT, verify=download.tls())
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
 
 def _token(refused: httpx.Response) -> str:

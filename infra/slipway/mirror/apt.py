@@ -216,7 +216,7 @@ def publish(folder: Path, target: Target, packages: Iterable[Path]) -> list[File
             shown = subprocess.run(["dpkg-deb", "--field", str(place)], capture_output=True, text=True, check=True)
             known = f"Filename: {path.removeprefix('apt/')}\nSize: {size}\nSHA256: {digest}\n"
             control.write_text(shown.stdout.rstrip("\n") + "\n" + known)
-        found.append(File(path=path, sha256=digest, size=size, source=f"apt {target}"))
+        found.append(File(path=path, sha256=digest, size=size, source=f"apt {target.os}"))
     return found
 
 

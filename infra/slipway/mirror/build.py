@@ -111,7 +111,7 @@ def _foreign(release: Release, targets: Sequence[Target], folder: Path, progress
     for name, image in release.registry_images.items():
 
         def pull(name: str = name, image: RegistryImage = image) -> Iterable[File]:
-            made = images.ensure(name, image, archs, folder / "images")
+            made = images.ensure(name, image, archs, folder / "images", folder / ".work/images")
             return [
                 File(path=f"images/{made.name}", sha256=sha256(made), size=made.stat().st_size, source=image.pinned)
             ]
