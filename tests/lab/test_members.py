@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from slipway.spec import CONFIG_KEY
-from tools import ROOT, copy_checkout, eventually, run
+from tools import ROOT, copy_checkout, environment, eventually, run
 
 pytestmark = pytest.mark.lab
 
@@ -85,6 +85,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
         yield etcd
     finally:
         etcd.slipway("destroy", STACK)
+        run("pulumi", "stack", "rm", STACK, "--yes", "--non-interactive", env=environment(), cwd=etcd.folder)
 
 
 def names(*members: int) -> set[str]:

@@ -313,6 +313,31 @@ def test_members_that_are_all_down_start_together():
     assert (alone, failed, order.inputs) == (set(), {}, {"vars": {}, "force": True})
 
 
+def test_members_that_have_a_majority_again_do_not_stop_together():
+    cluster = Cluster.of("a", "b", "c")
+
+    async def run() -> Any:
+        call = Call("etcd", Log(None, "urn"), threading.Event())
+        targets = {host: Target(host, host, 22, "root", "ssh-ed25519 AAAA") for host in cluster.hosts}
+        return await Members(Etcd(call, targets, {}, "key"), True, ()).before("abc")
+
+    said = reasons(told(cluster, run))
+    assert said == dict.fromkeys("abc", "members have a majority again: run the same command once more")
+
+
+def test_a_member_that_was_not_waited_for_is_not_done():
+    cluster = Cluster.of("a")
+
+    async def run() -> Any:
+        call = Call("etcd", Log(None, "urn"), threading.Event())
+        call.cancelled.set()
+        target = Target("a", "a", 22, "root", "ssh-ed25519 AAAA")
+        return await Members(Etcd(call, {"a": target}, {}, "key"), True, ()).after({"a": DONE})
+
+    cluster.hosts["a"].reachable = False
+    assert told(cluster, run) == {"a": Result(ok=False, reason="cancelled", cancelled=True)}
+
+
 def test_members_whose_hosts_are_not_ours_count():
     cluster = Cluster.of("a", "b", "c")
     assert reasons(up(cluster, "a", "b")) == {}

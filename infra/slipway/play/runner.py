@@ -91,6 +91,11 @@ class Result:
     before: Mapping[str, Any] = field(default_factory=dict, repr=False)
     entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def failure(cls, reason: str, *, cancelled: bool) -> Result:
+        """Return what came of a host that is not as it should be, or may only be so as it was not waited for."""
+        return cls(ok=False, reason="cancelled" if cancelled else reason, cancelled=cancelled)
+
 
 @dataclass
 class _Run:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from slipway.play import remote
@@ -66,7 +66,7 @@ class Balanced:
         """See that the others are in service before one is stopped."""
         declared = [host.name for host in self.inputs.hosts]
         reason = await self._until_none(lambda seen: cannot_stop(seen, wave, declared), _STEADY_SECONDS)
-        return dict.fromkeys(wave, Result(ok=False, reason=f"not changed: {reason}")) if reason else {}
+        return dict.fromkeys(wave, self._failed(f"not changed: {reason}")) if reason else {}
 
     def turns(self, untouched: Collection[str]) -> Collection[str]:
         """None: a server at its digest is left alone."""
@@ -82,8 +82,11 @@ class Balanced:
         for host in [name for name, result in results.items() if result.ok]:
             reason = await self._until_none(partial(out_of_service, host=host), _BACK_SECONDS)
             if reason:
-                done[host] = replace(done[host], ok=False, digest="", reason=f"changed, but {reason}")
+                done[host] = self._failed(f"changed, but {reason}")
         return done
+
+    def _failed(self, reason: str) -> Result:
+        return Result.failure(reason, cancelled=self.call.cancelled.is_set())
 
     async def _until_none(self, reason: Callable[[Seen], str], seconds: float) -> str:
         """Look again and again until nothing speaks against it any more; return what still does at the end."""

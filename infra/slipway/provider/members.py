@@ -100,32 +100,31 @@ class Etcd:
         name = member.name or member.peer_url
         if reason := etcd_order.cannot_remove(view, member):
             raise MembersError(f"{name} cannot be removed: {reason}")
-        await self._change_list(etcdctl.remove(member), f"{name} could not be removed")
+        await self._change_list(view, etcdctl.remove(member), f"{name} could not be removed")
         self.call.log.info(f"{name} removed from the members")
 
-    async def add(self, host: str) -> None:
+    async def add(self, view: View, host: str) -> None:
         """Add a host's member to the list, without a vote.
 
         Raises:
             MembersError: etcd refuses.
         """
-        await self._change_list(etcdctl.add(host, self.peer_urls[host]), f"{host} could not be added")
+        await self._change_list(view, etcdctl.add(host, self.peer_urls[host]), f"{host} could not be added")
         self.call.log.info(f"{host} added to the members")
 
-    async def promote(self, member: Member) -> None:
+    async def promote(self, view: View, member: Member) -> None:
         """Give a member its vote.
 
         Raises:
             MembersError: etcd refuses, as while the member is behind.
         """
-        await self._change_list(etcdctl.promote(member), f"{member.name} could not get its vote", seconds=0)
+        await self._change_list(view, etcdctl.promote(member), f"{member.name} could not get its vote", seconds=0)
         self.call.log.info(f"{member.name} has its vote")
 
-    async def _change_list(self, script: str, failure: str, seconds: float = _STEADY_SECONDS) -> None:
+    async def _change_list(self, view: View, script: str, failure: str, seconds: float = _STEADY_SECONDS) -> None:
         """Have a member that sees a majority change the list; etcd refuses while members have just come or gone."""
         end = time.monotonic() + seconds
         while True:
-            view = await self.look()
             if view.spokesman is None:
                 raise MembersError(f"{failure}: no member sees a majority; {_RESTORE}")
             try:
@@ -134,6 +133,7 @@ class Etcd:
                 if time.monotonic() >= end or self.call.cancelled.is_set():
                     raise
             await asyncio.sleep(_PAUSE)
+            view = await self.look()
 
     async def tell(self, host: str, script: str, failure: str) -> None:
         """Run a script on a host.
@@ -195,10 +195,12 @@ class Members:
         try:
             view = await self.etcd.look()
         except MembersError as error:
-            return dict.fromkeys(wave, _failed(str(error)))
+            return dict.fromkeys(wave, self._failed(str(error)))
         if not view.members:
             return self._without_majority(view, wave)
-        return {host: _failed(reason) for host in wave if (reason := await self._reason(self._make_ready, host))}
+        if len(wave) > 1:  # there was no majority when the waves were planned
+            return dict.fromkeys(wave, self._failed("members have a majority again: run the same command once more"))
+        return {host: self._failed(reason) for host in wave if (reason := await self._reason(self._make_ready, host))}
 
     def turns(self, untouched: Collection[str]) -> Collection[str]:
         """All of them: a member may be unwell whatever the digest of its host."""
@@ -219,7 +221,7 @@ class Members:
         done = dict(results)
         for host, result in results.items():
             if result.ok and (reason := await self._reason(self._settle, host)):
-                done[host] = replace(result, ok=False, digest="", reason=reason)
+                done[host] = self._failed(reason)
         return done
 
     def _without_majority(self, view: View, wave: Sequence[str]) -> dict[str, Result]:
@@ -231,7 +233,7 @@ class Members:
             self.etcd.call.log.warning("no member has any data left: a new, empty etcd is formed")
             return {}
         return {
-            host: _failed(f"has no data of its member, and the other members have no majority; {_RESTORE}")
+            host: self._failed(f"has no data of its member, and the other members have no majority; {_RESTORE}")
             for host in wave
             if view.word(host).reached and not view.word(host).has_data
         }
@@ -255,7 +257,7 @@ class Members:
         if step == "replace" and entry:
             await self.etcd.remove(view, entry)
         if step != "begin":
-            await self.etcd.add(host)
+            await self.etcd.add(view, host)
         self._forced.add(host)
         self._joining[host] = (await self.etcd.look()).members
 
@@ -295,7 +297,7 @@ class Members:
             if not entry.learner:
                 return True
             try:
-                await self.etcd.promote(entry)
+                await self.etcd.promote(view, entry)
             except MembersError as error:
                 reason = str(error)
             return False
@@ -310,6 +312,9 @@ class Members:
         while not (found := await look()) and time.monotonic() < end and not self.etcd.call.cancelled.is_set():
             await asyncio.sleep(_PAUSE)
         return found
+
+    def _failed(self, reason: str) -> Result:
+        return Result.failure(reason, cancelled=self.etcd.call.cancelled.is_set())
 
     @staticmethod
     async def _reason(step: Callable[[str], Awaitable[None]], host: str) -> str:
@@ -331,7 +336,3 @@ def members_of(call: Call, inputs: PlayInputs, *, formed: bool, due: Collection[
         int(inputs.vars.get("etcd_quota_backend_bytes", 0)),
     )
     return Members(etcd, formed, due)
-
-
-def _failed(reason: str) -> Result:
-    return Result(ok=False, reason=reason)

@@ -16,5 +16,5 @@ pinned = release.load(cluster.release)
 trusted = trust.create(cluster)
 addresses.everything = lambda declared: addresses.group(declared, "etcd")  # type: ignore[assignment]
 fleet = build.build(cluster, trusted.ssh_key.public_key)
-plays = Plays(cluster, pinned, fleet, trusted, sources(pinned, fleet, trusted))
+plays = Plays(cluster, pinned, fleet, trusted, sources(cluster, pinned, fleet, trusted))
 plays.leavers(etcds=[plays.etcd("etcd")], balancers=[])
