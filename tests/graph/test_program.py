@@ -58,6 +58,15 @@ def test_one_play_a_group_or_pool(graph: dict[str, Any]) -> None:
     assert {host["hostKey"] for host in inputs(graph, "slipway:index:Play", "etcd")["hosts"]} == {"ssh-ed25519 AAAA"}
 
 
+def test_etcds_and_api_servers_can_leave(graph: dict[str, Any]) -> None:
+    assert count(graph, "slipway:index:Membership") == 3
+    leaving = inputs(graph, "slipway:index:Membership", "etcd")
+    assert leaving["peers"]["lab-etcd-2"] == "https://10.98.0.22:2380"
+    assert [host["name"] for host in inputs(graph, "slipway:index:Membership", "apiservers")["balancers"]] == [
+        "lab-lb-0"
+    ]
+
+
 def test_a_play_signs_for_its_own_authorities_only(graph: dict[str, Any]) -> None:
     signs = {
         name: set(inputs(graph, "slipway:index:Play", name).get("authorities", {}))

@@ -15,8 +15,9 @@ from slipway.play.runner import Result
 from slipway.provider import balanced as module
 from slipway.provider.balanced import Balanced, cannot_stop, out_of_service
 from slipway.provider.log import Log
+from slipway.provider.membership import Membership, MembershipInputs
 from slipway.provider.play_inputs import PlayInputs
-from slipway.provider.resource import Call
+from slipway.provider.resource import Call, ResourceError, State
 
 DONE = Result(ok=True, changed=1, digest="new")
 
@@ -94,3 +95,47 @@ def test_a_server_that_does_not_come_back_has_failed(monkeypatch: pytest.MonkeyP
 def test_a_load_balancer_that_does_not_run_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = Reply(ok=False, reason="status 1: FileNotFoundError: /run/haproxy/admin.sock")
     assert turn([gone], monkeypatch) == ({}, {"a": DONE})
+
+
+def leave(seen: str, stop: Reply, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have server b leave; a stays, and the load balancer sees servers like that. Returns why it does not, else ""."""
+
+    async def ask(targets: Any, *_: Any, **__: Any) -> dict[str, Reply]:
+        return {
+            target.name: Reply(ok=True, status=0, output=seen) if target.name == "lb" else stop for target in targets
+        }
+
+    async def run() -> str:
+        about = {"service": "apiservers", "balancers": [host("lb")], "sshKey": "k"}
+        old = MembershipInputs.model_validate(about | {"hosts": [host("a"), host("b")]})
+        new = MembershipInputs.model_validate(about | {"hosts": [host("a")]})
+        call = Call("apiservers", Log(None, "urn"), threading.Event())
+        try:
+            await Membership().update(call, old, new, State("apiservers", {}))
+        except ResourceError as error:
+            return str(error)
+        finally:
+            await call.log.close()
+        return ""
+
+    monkeypatch.setattr(remote, "run", ask)
+    return asyncio.run(run())
+
+
+STOPPED = Reply(ok=True, status=0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "stop", "said"),
+    [
+        ("a UP\n", STOPPED, ""),
+        ("a UP\n", Reply(ok=False, reason="unreachable: no route", unreachable=True), ""),
+        ("a UP\n", Reply(ok=False, reason="status 1: no"), "b cannot leave: it could not be stopped: status 1: no"),
+        ("a UP\nb UP\n", STOPPED, "b cannot leave: load balancer lb still sends to it"),
+        ("a DOWN\n", STOPPED, "b cannot leave: no other API server is in service"),
+    ],
+)
+def test_a_server_leaves_when_load_balancers_have_forgotten_it(
+    seen: str, stop: Reply, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert leave(seen, stop, monkeypatch) == said
