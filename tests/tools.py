@@ -72,8 +72,13 @@ class Stack:
     def up(self, timeout: float = 1200) -> str:
         """`./slipway up`; returns what it printed."""
         self.destroyed = False
-        self._outputs.cache_clear()
+        self.forget_hosts()
         return run(SLIPWAY, "up", self.name, timeout=timeout).stdout
+
+    def forget_hosts(self) -> None:
+        """Ask anew which hosts there are: somebody has changed them."""
+        self._outputs.cache_clear()
+        self.__dict__.pop("ssh_config", None)
 
     def _has_resources(self) -> bool:
         """Whether the stack was up before these tests."""

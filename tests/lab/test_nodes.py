@@ -72,6 +72,7 @@ def checkout(lab: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     added = checkout.up()
     assert added.returncode == 0, added.stdout[-3000:] + added.stderr
     assert nodes(lab).keys() - before == {checkout.name(-1)}
+    lab.forget_hosts()
     yield checkout
     lab.up()
 
@@ -150,34 +151,6 @@ def test_a_node_that_cannot_be_drained_for_a_change_is_deferred_and_the_others_g
     checkout.pool["kubelet"] = change
 
 
-def test_a_node_leaves_once_its_budget_lets_it(lab: Stack, checkout: Checkout, release: Release) -> None:
-    leaving = checkout.name(-1)
-    left = nodes(lab).keys() - {leaving}
-    lab.kubectl("apply", "-f", "-", input=json.dumps(app(release.image("pause"), leaving)))
-    eventually("the pod runs on the node that is to leave", lambda: running_on(lab) == [leaving], deadline=30)
-
-    fewer = {"count": checkout.pool["count"] - 1, "drain_seconds": 4}
-    told = f"{leaving} leaves: its node is drained (for at most 4 s) and removed"
-    assert told in checkout.preview(**fewer)
-    assert not nodes(lab)[leaving]["spec"].get("unschedulable")
-
-    refused = checkout.up(**fewer)
-    assert refused.returncode == 1
-    assert f"{leaving}: not drained: after 4 s default/{APP}-" in refused.stdout
-    assert f"The disruption budget {BUDGET} needs 1 healthy pods and has 1 currently" in refused.stdout
-    kept = nodes(lab)[leaving]
-    assert kept["spec"]["unschedulable"]
-    assert kept["metadata"]["annotations"][CORDONED_BY] == "slipway"
-    assert running_on(lab) == [leaving]
-    assert leaving in lab.lab("list")
-
-    lab.kubectl("delete", "pdb", BUDGET)
-    lab.up()
-    assert nodes(lab).keys() == left
-    assert leaving not in lab.lab("list")
-    eventually("the pod runs elsewhere", lambda: running_on(lab) and leaving not in running_on(lab), deadline=30)
-
-
 def test_a_change_that_needs_a_reboot_reboots_nodes_and_quarantines_one_that_is_not_proven(
     lab: Stack, checkout: Checkout
 ) -> None:
@@ -223,6 +196,34 @@ def test_a_change_that_needs_a_reboot_reboots_nodes_and_quarantines_one_that_is_
         manifest = json.loads(lab.ssh(name, "cat /var/lib/slipway/manifest.json").stdout)["playbooks"]["node"]
         assert (manifest["step"], manifest["reboot"]) == ("returned", [])
         lab.ssh(name, f"rm {OPTIONS}")
+
+
+def test_a_node_leaves_once_its_budget_lets_it(lab: Stack, checkout: Checkout, release: Release) -> None:
+    leaving = checkout.name(-1)
+    left = nodes(lab).keys() - {leaving}
+    lab.kubectl("apply", "-f", "-", input=json.dumps(app(release.image("pause"), leaving)))
+    eventually("the pod runs on the node that is to leave", lambda: running_on(lab) == [leaving], deadline=30)
+
+    fewer = {"count": checkout.pool["count"] - 1, "drain_seconds": 4}
+    told = f"{leaving} leaves: its node is drained (for at most 4 s) and removed"
+    assert told in checkout.preview(**fewer)
+    assert not nodes(lab)[leaving]["spec"].get("unschedulable")
+
+    refused = checkout.up(**fewer)
+    assert refused.returncode == 1
+    assert f"{leaving}: not drained: after 4 s default/{APP}-" in refused.stdout
+    assert f"The disruption budget {BUDGET} needs 1 healthy pods and has 1 currently" in refused.stdout
+    kept = nodes(lab)[leaving]
+    assert kept["spec"]["unschedulable"]
+    assert kept["metadata"]["annotations"][CORDONED_BY] == "slipway"
+    assert running_on(lab) == [leaving]
+    assert leaving in lab.lab("list")
+
+    lab.kubectl("delete", "pdb", BUDGET)
+    lab.up()
+    assert nodes(lab).keys() == left
+    assert leaving not in lab.lab("list")
+    eventually("the pod runs elsewhere", lambda: running_on(lab) and leaving not in running_on(lab), deadline=30)
 
 
 def boot(lab: Stack, name: str) -> str:
