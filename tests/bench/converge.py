@@ -85,6 +85,7 @@ class Checkout:
             "hosts": list(hosts),
             "digest": bundle.playbook_digest("bench", self.folder),
             "release": "bench",
+            "releaseDigest": "0" * 64,
             "sshKey": key,
             "vars": {"pki_authorities": {}, "pki_certificates": []},
         }

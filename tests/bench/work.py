@@ -165,6 +165,7 @@ def declared(hosts: int, network: int = 10) -> dict[str, Any]:
         "playbook": "node",
         "digest": "d" * 64,
         "release": "2026.11",
+        "releaseDigest": "0" * 64,
         "sshKey": "a key",
         "preview": "digest",
         "rollout": {"mode": "waves"},

@@ -14,6 +14,7 @@ resources.Play(
     hosts=play["hosts"],
     digest=play["digest"],
     release=play["release"],
+    release_digest=play["releaseDigest"],
     ssh_key=play["sshKey"],
     variables=play["vars"],
     rollout=play["rollout"],

@@ -73,6 +73,7 @@ play = resources.Play(
     hosts=hosts,
     digest=bundle.playbook_digest(playbook),
     release="test",
+    release_digest="0" * 64,
     ssh_key=key.private_key,
     variables={
         "probe_text": config.get("text") or "first",
