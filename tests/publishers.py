@@ -104,10 +104,10 @@ class Gpg:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
 
-    def key(self, name: str, *, made: str = "", life: str = "never") -> str:
+    def key(self, name: str, *options: str, made: str = "", life: str = "never") -> str:
         """Make a signing key and return its fingerprint; `made` is a time such as 20200101T000000."""
         past = ["--faked-system-time", made] if made else []
-        self(*past, "--quick-gen-key", name, "ed25519", "sign", life)
+        self(*past, *options, "--quick-gen-key", name, "ed25519", "sign", life)
         listed = self("--with-colons", "--list-keys", name).decode().splitlines()
         return next(line.split(":")[9] for line in listed if line.startswith("fpr:"))
 

@@ -40,10 +40,16 @@ def refuse_stale(key: pysequoia.Cert, where: str) -> None:
     Raises:
         SignatureError: it is.
     """
+    name = key.fingerprint.upper()
     if key.is_revoked:
-        raise SignatureError(f"{where}: the key {key.fingerprint.upper()} is revoked")
-    if key.expiration is not None and key.expiration <= dt.datetime.now(dt.UTC):
-        raise SignatureError(f"{where}: the key {key.fingerprint.upper()} expired on {key.expiration.date()}")
+        raise SignatureError(f"{where}: the key {name} is revoked")
+    try:
+        expiration = key.expiration
+    except Exception as error:  # noqa: BLE001
+        # Such as a key that is bound to its owner by SHA-1, which apt of today refuses as well.
+        raise SignatureError(f"{where}: the key {name} cannot be trusted: {_cause(error)}") from None
+    if expiration is not None and expiration <= dt.datetime.now(dt.UTC):
+        raise SignatureError(f"{where}: the key {name} expired on {expiration.date()}")
 
 
 def content(signed: bytes, key: pysequoia.Cert, where: str) -> bytes:
@@ -74,3 +80,9 @@ def check(data: bytes, signature: bytes, key: pysequoia.Cert, where: str) -> Non
 def _first_line(error: Exception) -> str:
     """The library puts a trace behind its message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _cause(error: Exception) -> str:
+    """Return the last of the causes that the library names, which is the telling one."""
+    head = str(error).partition("Stack backtrace")[0].strip()
+    return head.splitlines()[-1].strip().lstrip("0123456789: ") or type(error).__name__

@@ -316,6 +316,19 @@ def test_an_expired_key(file: Path, server: Publisher, gpg: Gpg) -> None:
     assert only(file, path="repositories.vendor").endswith(f"the key {old} expired on 2020-12-31")
 
 
+def test_a_key_that_is_not_safe_any_more(file: Path, server: Publisher, gpg: Gpg, key: str) -> None:
+    weak = gpg.key("weak@example.com", "--cert-digest-algo", "SHA1")
+    server.files["/key.asc"] = gpg.public("weak@example.com")
+    file.write_text(file.read_text().replace(key, weak))
+    assert all(f"the key {weak} cannot be trusted: SHA1 is not considered secure" in line for line in problems(file))
+
+
+def test_a_server_that_fails(file: Path, server: Publisher) -> None:
+    """Only where there is no `InRelease` its older form is asked for."""
+    server.files["/flat/InRelease"] = Answer(status=503)
+    assert only(file, path="repositories.vendor").endswith("/flat/InRelease: answers 503")
+
+
 def test_a_key_of_another_fingerprint(file: Path, server: Publisher, gpg: Gpg) -> None:
     gpg.key("third@example.com")
     server.files["/key.asc"] = gpg.public("third@example.com")

@@ -23,6 +23,10 @@ class DownloadError(RuntimeError):
     """A file that could not be had; one line that begins with its address."""
 
 
+class NotThereError(DownloadError):
+    """The server has no such file."""
+
+
 class WrongDigestError(DownloadError):
     """A file that is not the pinned one. Nothing falls back from this."""
 
@@ -80,7 +84,8 @@ def read(url: str, *, wait: float = 1.0, headers: Mapping[str, str] | None = Non
     except httpx.HTTPError as error:
         raise DownloadError(f"{url}: {_reason(error)}") from None
     if not answer.is_success:
-        raise DownloadError(f"{url}: answers {answer.status_code}")
+        kind = NotThereError if answer.status_code == httpx.codes.NOT_FOUND else DownloadError
+        raise kind(f"{url}: answers {answer.status_code}")
     return answer
 
 

@@ -81,8 +81,8 @@ def _signed(top: str, key_url: str, fingerprint: str) -> dict[str, str]:
         key = openpgp.pick(_get(key_url), fingerprint, key_url)
         try:
             url = f"{top}/InRelease"
-            text = openpgp.content(download.read(url).content, key, url)
-        except download.DownloadError:
+            text = openpgp.content(_get(url, may_miss=True), key, url)
+        except download.NotThereError:
             url = f"{top}/Release"
             text = _get(url)
             openpgp.check(text, _get(f"{url}.gpg"), key, url)
@@ -130,8 +130,10 @@ def _fields(paragraph: str) -> dict[str, str]:
     return fields
 
 
-def _get(url: str) -> bytes:
+def _get(url: str, *, may_miss: bool = False) -> bytes:
     try:
         return download.read(url).content
     except download.DownloadError as error:
+        if may_miss and isinstance(error, download.NotThereError):
+            raise
         raise PackageIndexError(str(error)) from None
