@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -76,7 +77,7 @@ def certificate(folder: Path) -> str:
     return authority.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def declared(fingerprint: str, authority: str) -> dict[str, object]:
+def declared(fingerprint: str, authority: str) -> dict[str, Any]:
     one = {"count": 1}
     return {
         "name": NAME,
@@ -122,6 +123,11 @@ def answers() -> bool:
         return False
 
 
+def on(slipway: str, group: str, command: str) -> str:
+    """Run a command on the first host of a group."""
+    return run(slipway, "lab", "shell", f"{NAME}-{group}-0", "sh", "-c", command).stdout
+
+
 def test_a_cluster_comes_up_from_a_mirror_alone(tmp_path: Path) -> None:
     checkout = copy_checkout(tmp_path / "checkout")
     slipway, folder = str(checkout / "slipway"), tmp_path / "mirror"
@@ -138,18 +144,21 @@ def test_a_cluster_comes_up_from_a_mirror_alone(tmp_path: Path) -> None:
             run(slipway, "up", NAME, timeout=600)
             hosts = run(slipway, "lab", "list").stdout
             assert hosts.count(f"{NAME}-") == 5
-            for host in (f"{NAME}-etcd-0", f"{NAME}-cpu-0"):
-                outside = run(
-                    slipway, "lab", "shell", host, "timeout", "3", "bash", "-c", "</dev/tcp/1.1.1.1/80", check=False
-                )
-                assert outside.returncode != 0, host
-                stamps = run(slipway, "lab", "shell", host, "sh", "-c", "cat /opt/slipway/*/*/.slipway.json").stdout
+            for name in ("etcd", "cpu"):
+                assert on(slipway, name, "timeout 3 bash -c '</dev/tcp/1.1.1.1/80' || echo closed") == "closed\n"
+                stamps = on(slipway, name, "cat /opt/slipway/*/*/.slipway.json")
                 assert f'"source": "{URL}/engines/' in stamps
                 assert '"source": "file:' not in stamps
-            policy = run(slipway, "lab", "shell", f"{NAME}-lb-0", "apt-cache", "policy", "haproxy").stdout
-            assert f"{URL}/apt debian13-lab/main" in policy
+            assert f"{URL}/apt debian13-lab/main" in on(slipway, "lb", "apt-cache policy haproxy")
             again = run(slipway, "up", NAME, timeout=300).stdout
             assert "unchanged" in again
+            # Without the mirror hosts are as others are; nothing has to be fetched for that.
+            del stack["config"]["slipway:cluster"]["mirror"], stack["config"]["slipway:cluster"]["upstream"]
+            (checkout / f"stacks/Pulumi.{NAME}.yaml").write_text(yaml.safe_dump(stack))
+            run(slipway, "up", NAME, timeout=300)
+            assert "slipway.sources.d" not in on(slipway, "etcd", "apt-config dump")
+            left = "find /etc/apt /usr/local/share/ca-certificates -name 'mirror.sources' -o -name 'slipway-*.crt'"
+            assert on(slipway, "etcd", left) == ""
         finally:
             run(slipway, "destroy", NAME, timeout=300)
             run("pulumi", "stack", "rm", NAME, "--yes", env=environment(), cwd=checkout)
