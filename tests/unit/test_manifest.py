@@ -79,8 +79,23 @@ def test_a_manifest_survives_the_way_from_the_host():
     assert not read.is_at("apiserver", "d1")
 
 
+def _with(member):
+    return '{"version":1,"playbooks":{"a":{"release":"r","digest":"d","result":"ok",' + member + "}}}"
+
+
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"version":2,"playbooks":{}}', '{"version":1,"playbooks":{"a":{"digest":"x"}}}']
+    "text",
+    [
+        "{",
+        "[]",
+        '{"version":2,"playbooks":{}}',
+        '{"version":1,"playbooks":{"a":{"digest":"x"}}}',
+        pytest.param("[" * 200_000, id="deep"),
+        _with('"changed":1e999'),
+        _with('"finished":5'),
+        _with('"finished":"yesterday"'),
+        _with('"finished":"2026-01-31T12:00:00"'),
+    ],
 )
 def test_what_is_no_manifest_is_refused_in_one_line(text):
     with pytest.raises(manifest.ManifestError) as error:

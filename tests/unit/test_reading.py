@@ -59,6 +59,9 @@ def test_a_host_that_lost_its_manifest_still_has_its_bundles(tmp_path):
         manifest(node=entry(result="failed")),
         manifest(node=entry(result="running")),
         manifest(other=entry()),
+        manifest(node=entry(changed=float("inf"))),
+        manifest(node=entry(finished="yesterday")),
+        pytest.param("[" * 200_000, id="deep"),
     ],
 )
 def test_nothing_is_finished_but_what_the_host_says_plainly(text):

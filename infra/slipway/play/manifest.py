@@ -9,6 +9,7 @@ Pure: reads nothing but its arguments.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
@@ -108,13 +109,13 @@ def parse(text: str) -> Manifest:
         return Manifest()
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError(f"not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise ManifestError(f"expected a manifest of version {VERSION}")
     try:
         return Manifest({name: parse_entry(entry) for name, entry in data["playbooks"].items()})
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ManifestError(f"not a manifest: {error!r}") from error
 
 
@@ -122,7 +123,7 @@ def parse_entry(data: Mapping[str, Any]) -> Entry:
     """Read one entry, as it also comes in the result line of a run.
 
     Raises:
-        KeyError, TypeError, ValueError: something is missing or of the wrong kind.
+        KeyError, TypeError, ValueError, OverflowError: something is missing or of the wrong kind.
     """
     if data["result"] not in ("ok", "failed", "cancelled", "running"):
         raise ValueError(f"unknown result {data['result']!r}")
@@ -130,8 +131,8 @@ def parse_entry(data: Mapping[str, Any]) -> Entry:
         release=str(data["release"]),
         digest=str(data["digest"]),
         result=data["result"],
-        reason=data.get("reason"),
-        failed_task=data.get("failed_task"),
+        reason=_text(data, "reason"),
+        failed_task=_text(data, "failed_task"),
         changed=int(data.get("changed", 0)),
         roles={
             name: Role(
@@ -143,7 +144,7 @@ def parse_entry(data: Mapping[str, Any]) -> Entry:
             for name, role in data.get("roles", {}).items()
         },
         started=str(data.get("started", "")),
-        finished=data.get("finished"),
+        finished=_time(data, "finished"),
         seconds=float(data.get("seconds", 0)),
         by=str(data.get("by", "")),
         release_digest=str(data.get("release_digest", "")),
@@ -152,6 +153,23 @@ def parse_entry(data: Mapping[str, Any]) -> Entry:
         reboot=tuple(str(each) for each in data.get("reboot") or ()),
         boot_id=str(data.get("boot_id", "")),
     )
+
+
+def _text(data: Mapping[str, Any], name: str) -> str | None:
+    value = data.get(name)
+    return None if value is None else str(value)
+
+
+def _time(data: Mapping[str, Any], name: str) -> str | None:
+    """Return a time as it is written, when it is one with a zone.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = _text(data, name)
+    if value and dt.datetime.fromisoformat(value).tzinfo is None:
+        raise ValueError(f"{name} has no time zone: {value!r}")
+    return value
 
 
 def wanted_digests(

@@ -44,7 +44,7 @@ class Reading:
         """Return the digest that the last run of a playbook brought the host to; empty when there is more to do."""
         try:
             entry = manifest.parse_entry(self.entry(playbook))
-        except (KeyError, TypeError, AttributeError, ValueError):
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             return ""
         return entry.digest if entry.is_at(entry.digest) else ""
 
@@ -55,7 +55,7 @@ def parse(output: str) -> Reading:
     first, _, rest = rest.partition("\n")
     try:
         said = json.loads(first) if first else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         said = {}
     playbooks = said.get("playbooks") if isinstance(said, dict) and said.get("version") == manifest.VERSION else None
     return Reading(
