@@ -76,10 +76,11 @@ def test_no_report_says_what_makes_one(home):
         store.latest("lab")
 
 
-def test_a_broken_report_is_named(home):
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe"])
+def test_a_broken_report_is_named(home, content):
     store.write(report())
     [path] = store.every("lab")
-    path.write_text("{}")
+    path.write_bytes(content)
     with pytest.raises(store.ReportError, match=re.escape(f"{path}: not a report of this version")):
         store.latest("lab")
 

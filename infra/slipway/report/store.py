@@ -76,7 +76,7 @@ def read(path: Path) -> RunReport:
         ReportError: it is none.
     """
     try:
-        return RunReport.model_validate_json(path.read_text())
+        return RunReport.model_validate_json(path.read_bytes())
     except (OSError, pydantic.ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a report of this version"
         raise ReportError(f"{path}: {reason}") from None
