@@ -459,6 +459,9 @@ def _line(problem: Any) -> str:
         return f"{path}: should be a mapping of keys to values"
     if problem["type"] == "string_pattern_mismatch" and problem["ctx"]["pattern"] in _EXPECTED:
         return f"{path}: expected {_EXPECTED[problem['ctx']['pattern']]} (got {problem['input']!r})"
+    if problem["type"] == "string_type" and isinstance(problem["input"], int | float):
+        # YAML has made a number of it, and of 2026.10 the number 2026.1.
+        return f"{path}: should be text; put it in quotes (got {problem['input']!r})"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     value = problem.get("input")
     shown = f" (got {value!r})" if isinstance(value, (str, int, float, bool)) else ""

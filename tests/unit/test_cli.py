@@ -36,6 +36,46 @@ def test_exit_code_and_message(arguments: list[str], code: int, said: str, capsy
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize(
+    ("verb", "next_command"),
+    [
+        ("up", "./slipway report novice"),
+        ("preview", "nothing was changed"),
+        ("refresh", "./slipway up novice mends it"),
+        ("destroy", "the same command goes on"),
+    ],
+)
+def test_what_to_do_after_pulumi_failed(
+    verb: str, next_command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("slipway.cli.stacks.case", lambda _: None)
+    monkeypatch.setattr("slipway.cli.stacks.lint.refuse", lambda _: None)
+    monkeypatch.setattr("slipway.cli.setup.stack_ready", lambda _: (None, {}))
+    monkeypatch.setattr("slipway.stack.recover", lambda *_: [])
+    monkeypatch.setattr("slipway.stack.stream", lambda *_: 255)
+    assert guarded(call(verb, "novice")) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"slipway: {verb} of novice did not finish; ")
+    assert next_command in line
+
+
+def test_a_watch_without_a_terminal_prints_each_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def look(*_: object) -> list[object]:
+        looks.append(1)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+        return []
+
+    looks: list[int] = []
+    monkeypatch.setattr("slipway.cli.setup.stack_ready", lambda _: (None, {}))
+    monkeypatch.setattr("slipway.cli.status._rows", look)
+    monkeypatch.setattr("slipway.cli.status.WATCH_SECONDS", 0)
+    assert guarded(call("status", "novice", "--watch")) == 130
+    assert capsys.readouterr().out.count("novice: 0 hosts") == 2
+
+
 def raising(error: BaseException) -> Callable[[], object]:
     def run() -> object:
         raise error

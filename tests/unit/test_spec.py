@@ -51,6 +51,7 @@ def test_shipped_stacks_are_good(stack: str) -> None:
     [
         ({"etcdd": {"count": 3}}, "etcdd: unknown key; did you mean etcd?"),
         ({"etcd__cuont": 3}, "etcd.cuont: unknown key; did you mean count?"),
+        ({"release": 2026.1}, "release: should be text; put it in quotes (got 2026.1)"),
         ({"etcd__count": 4}, "etcd.count: 4 members tolerate no more than 3; use an odd number"),
         ({"etcd_events__count": 2}, "etcd_events.count: 2 members"),
         ({"etcd__count": None}, "etcd.count: is missing"),

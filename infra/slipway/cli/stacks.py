@@ -17,6 +17,17 @@ from slipway.switches import TASKS
 from slipway.timing import elapsed
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
+_GOES_ON = "what is done is kept: the same command goes on from there"
+
+_AFTER_FAILURE = {
+    "up": f"{_GOES_ON}; what came of each host: ./slipway report {{stack}}",
+    "preview": "nothing was changed",
+    # An API that is down fails a refresh, and an `up` is what brings it back.
+    "refresh": "what was found on hosts is kept: see ./slipway status {stack}; ./slipway up {stack} mends it",
+    "destroy": _GOES_ON,
+}
+"""What to do after a Pulumi command that failed."""
+
 Target = Annotated[list[str] | None, typer.Option(help="Only this resource (URN); may be given several times.")]
 
 
@@ -100,11 +111,7 @@ def _run(verb: str, stack: str, options: list[str], more: Mapping[str, str] = Ma
     for line in stacks.recover(stack, environment):
         typer.echo(line, err=True)
     if stacks.stream([verb, "--stack", stack, *options], {**environment, **more}) != 0:
-        raise Problem(
-            f"{verb} of {stack} did not finish; what is done is kept: the same command goes on from there"
-            + (f"; what came of each host: ./slipway report {stack}" if verb == "up" else ""),
-            FAILED,
-        )
+        raise Problem(f"{verb} of {stack} did not finish; {_AFTER_FAILURE[verb].format(stack=stack)}", FAILED)
 
 
 def _targets(targets: list[str] | None) -> list[str]:

@@ -7,8 +7,9 @@ import datetime as dt
 import json
 import threading
 import time
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -54,10 +55,7 @@ def status(
     """Show what each host is, against what the last `up` declared. Exit code 1 when a host is not as declared."""
     _, environment = setup.stack_ready(stack)
     if watch and not as_json:
-        with Live(console=_console(), auto_refresh=False) as live:
-            while True:
-                live.update(_table(stack, _rows(stack, environment), every=every), refresh=True)
-                time.sleep(WATCH_SECONDS)
+        _watch(lambda: _table(stack, _rows(stack, environment), every=every))
     rows = _rows(stack, environment)
     if as_json:
         typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
@@ -86,6 +84,18 @@ def report(
         typer.echo(f"page: {store.write_page(path, found)}")
     if counts.keys() - WELL:
         raise typer.Exit(FAILED)
+
+
+def _watch(look: Callable[[], RenderableType]) -> NoReturn:
+    """Look until Ctrl-C: on a terminal each look takes the place of the last, else it comes under it."""
+    console = _console()
+    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+        while True:
+            if live:
+                live.update(look(), refresh=True)
+            else:
+                console.print(look())
+            time.sleep(WATCH_SECONDS)
 
 
 def _rows(stack: str, environment: dict[str, str]) -> list[HostStatus]:

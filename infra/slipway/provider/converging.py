@@ -115,7 +115,8 @@ class _Seen:
 async def _read(call: Call, inputs: PlayInputs, wanted: Orders) -> _Seen:
     """Read all hosts but those that are gone through anyway."""
     targets = [host.target() for host in inputs.hosts if host.name not in wanted.forced]
-    call.log.status(f"reading {len(targets)} host{'s' * (len(targets) != 1)}")
+    if targets:
+        call.log.status(f"reading {len(targets)} host{'s' * (len(targets) != 1)}")
     said = await survey.survey(targets, inputs.playbook, ssh_key=inputs.ssh_key, cancelled=call.cancelled)
     untouched = await in_thread(wanted.untouched, said)
     if untouched:
