@@ -64,7 +64,7 @@ def ensure(stack: str, environment: dict[str, str]) -> list[str]:
     """
     path = file(stack)
     said = []
-    if not _checkpoint(stack).exists():
+    if not is_there(stack):
         before = _without_salt(path.read_text())
         path.write_text(before)  # a salt of another machine's passphrase would be refused
         try:
@@ -112,9 +112,14 @@ def recover(stack: str, environment: dict[str, str]) -> list[str]:
     return said
 
 
+def is_there(stack: str) -> bool:
+    """Say whether the backend has a stack."""
+    return _checkpoint(stack).exists()
+
+
 def deployed(stack: str) -> dict[str, dict[str, Any]]:
     """Return the inputs of each play of a stack that has converged a host, by the play's name; secrets are not open."""
-    if not _checkpoint(stack).exists():
+    if not is_there(stack):
         return {}
     plays = (one for one in _latest(stack).get("resources") or () if one["type"] == "slipway:index:Play")
     return {
@@ -138,7 +143,7 @@ def plays(stack: str, environment: dict[str, str]) -> list[PlayState]:
 
     Secrets pass through a pipe from Pulumi, which opens them, and are in this process's memory only.
     """
-    if not _checkpoint(stack).exists():
+    if not is_there(stack):
         return []
     exported = json.loads(pulumi(["stack", "export", "--show-secrets", "--stack", stack], environment))
     return [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from slipway.play.manifest import Entry, Manifest
+from slipway.play.manifest import DONE, Entry, Manifest
 
 State = Literal["as declared", "behind", "drifted", "failed", "interrupted", "running", "new", "unreachable"]
 """How a host stands:
@@ -16,7 +16,7 @@ State = Literal["as declared", "behind", "drifted", "failed", "interrupted", "ru
 * `behind`: it is at another digest; the next `up` converges it.
 * `drifted`: the last refresh found changes on it.
 * `failed`: its last run failed; the reason says at what.
-* `interrupted`: its last run neither ended nor goes on.
+* `interrupted`: its last run neither ended nor goes on, or steps are left: the last that is done is said.
 * `running`: a run is at work on it.
 * `new`: it was never converged.
 * `unreachable`: it does not answer, so nothing is known.
@@ -65,8 +65,8 @@ class Seen:
     """What was read of a host.
 
     Args:
-        manifest: what it says; None when it could not be read.
-        reason: why it could not, one line.
+        manifest: what it says, nothing when that is none; None when the host does not answer.
+        reason: why it does not, or why what it says is no manifest, one line.
         busy: a run is at work on it.
     """
 
@@ -87,7 +87,7 @@ class HostStatus:
         state: how it stands.
         at: when its last run ended, UTC; "" when none did.
         by: who ran it: user@controller.
-        step: where in a rollout it is, or at which task its run failed.
+        step: the last step that is done when some are left (`slipway.node.host.steps`), or the task that failed.
         reason: one line when it is not as declared.
         digest: what it is at; "" for nothing finished.
         wanted: the digest that it should be at.
@@ -145,8 +145,15 @@ def _state(host: Declared, seen: Seen, entry: Entry | None) -> tuple[State, str,
         return "unreachable", "", seen.reason
     if seen.busy:
         return "running", "converging", ""
+    if seen.reason:
+        return "behind", "", seen.reason
     if entry is None:
         return "new", "", host.failed or "never converged"
+    return _after_run(host, entry)
+
+
+def _after_run(host: Declared, entry: Entry) -> tuple[State, str, str]:
+    """Return the same of a host whose last run is known."""
     match entry.result:
         case "failed":
             return "failed", entry.failed_task or "", entry.reason or "failed without saying why"
@@ -157,6 +164,8 @@ def _state(host: Declared, seen: Seen, entry: Entry | None) -> tuple[State, str,
     if entry.digest != host.digest:
         was = f" (release {entry.release}, wanted {host.release})" if entry.release != host.release else ""
         return "behind", "", host.failed or f"at {entry.digest[:12]}, wanted {host.digest[:12]}{was}"
+    if entry.step != DONE:
+        return "interrupted", entry.step, host.failed or "not brought to the last step; the next up goes on"
     if host.drift:
         return "drifted", "", "; ".join(host.drift)
     if host.failed:  # changed, but not back in service

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 def test_the_first_run_sends_both_bundles_and_the_second_nothing(controller):
     result, output = controller.converge()
     assert result["ok"], output
-    assert controller.states() == ["sending", "sending", "running"]
+    assert controller.states() == ["sending", "sending", "running", "proving"]
     assert controller.on_host("cat /etc/box") == "hello correct horse"
     assert controller.on_host("stat -c %a /var/lib/slipway /var/lib/slipway/manifest.json").split() == ["700", "600"]
     assert "correct horse" not in output + json.dumps(controller.lines)

@@ -53,6 +53,14 @@ CASES = {
     "no run yet": (HOST, Seen(Manifest()), "new", "", "never converged"),
     "another playbook's run only": (HOST, Seen(Manifest({"etcd": ENTRY})), "new", "", "never converged"),
     "no answer": (HOST, Seen(None, "cannot connect: refused"), "unreachable", "", "cannot connect: refused"),
+    "steps are left": (
+        dataclasses.replace(HOST, failed="not back within 5 s"),
+        seen(step="rebooting"),
+        "interrupted",
+        "rebooting",
+        "not back within 5 s",
+    ),
+    "garbage": (HOST, Seen(Manifest(), "its manifest cannot be read"), "behind", "", "its manifest cannot be read"),
     "not read": (HOST, None, "unreachable", "", "not read"),
     "drift": (dataclasses.replace(HOST, drift=["a", "b"]), seen(), "drifted", "", "a; b"),
     "changed but cordoned": (

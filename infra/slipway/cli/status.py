@@ -23,6 +23,7 @@ from slipway.cli import setup
 from slipway.cli.problems import FAILED, Problem
 from slipway.node.host import places
 from slipway.play import manifest, remote
+from slipway.play.manifest import Manifest
 from slipway.provider.play_inputs import PlayInputs
 from slipway.report import store
 from slipway.report.model import WELL
@@ -53,6 +54,9 @@ def status(
     every: Annotated[bool, typer.Option("--all", help="Show every host of a large cluster.")] = False,
 ) -> None:
     """Show what each host is, against what the last `up` declared. Exit code 1 when a host is not as declared."""
+    stacks.file(stack)
+    if not stacks.is_there(stack):  # looking makes none
+        raise _nothing(stack)
     _, environment = setup.stack_ready(stack)
     if watch and not as_json:
         _watch(lambda: _table(stack, _rows(stack, environment), every=every))
@@ -109,8 +113,12 @@ def _rows(stack: str, environment: dict[str, str]) -> list[HostStatus]:
     ]
     declared = [host for play, inputs in plays for host in _declared(play, inputs)]
     if not declared:
-        raise Problem(f"stack {stack} has no hosts yet; run: ./slipway up {stack}")
+        raise _nothing(stack)
     return states.of(declared, asyncio.run(_read([inputs for _, inputs in plays])))
+
+
+def _nothing(stack: str) -> Problem:
+    return Problem(f"stack {stack} has no hosts yet; run: ./slipway up {stack}")
 
 
 def _declared(play: stacks.PlayState, inputs: PlayInputs) -> list[Declared]:
@@ -154,7 +162,7 @@ def _seen(reply: remote.Reply) -> Seen:
     try:
         return Seen(manifest.parse(first), busy="busy" in rest.split())
     except manifest.ManifestError as error:
-        return Seen(None, f"its manifest cannot be read: {error}")
+        return Seen(Manifest(), f"its manifest cannot be read: {error}")
 
 
 def _table(stack: str, rows: list[HostStatus], *, every: bool) -> RenderableType:

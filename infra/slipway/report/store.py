@@ -84,5 +84,10 @@ def read(path: Path) -> RunReport:
 
 def _write(path: Path, text: str) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".new-", delete=False) as new:
-        new.write(text)  # mode 0600
+        try:
+            new.write(text)  # mode 0600
+            new.flush()
+        except OSError:  # a full disk; nobody else would take it away
+            Path(new.name).unlink()
+            raise
     Path(new.name).replace(path)
