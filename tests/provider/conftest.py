@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,20 +39,29 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@contextmanager
+def home(folder: Path) -> Iterator[None]:
+    """The lab's hosts are in a folder of the box's own: just now, not while other tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_HOME", str(folder))
+        yield
+
+
 @pytest.fixture(scope="package")
 def known_hosts(key: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The box is up; the file with its pinned key."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPWAY_HOME", str(tmp_path_factory.mktemp("home")))
-        lab_network.ensure(box.NETWORK)
-        try:
+    folder = tmp_path_factory.mktemp("home")
+    file = key.with_name("known_hosts")
+    try:
+        with home(folder):
+            lab_network.ensure(box.NETWORK)
             public = key.with_suffix(".pub").read_text().strip()
             spec = lab_host.HostSpec(name="box", network=box.NETWORK.name, address=box.ADDRESS, authorized_key=public)
             state = lab_host.ensure(spec, progress=lambda _: None)
-            file = key.with_name("known_hosts")
-            file.write_text(f"{box.ADDRESS} {state.host_key}\n")
-            yield file
-        finally:
+        file.write_text(f"{box.ADDRESS} {state.host_key}\n")
+        yield file
+    finally:
+        with home(folder):
             lab_host.destroy(box.NETWORK.name, "box")
             lab_network.destroy(box.NETWORK.name)
 
