@@ -70,10 +70,21 @@ def test_a_watch_without_a_terminal_prints_each_look(
 
     looks: list[int] = []
     monkeypatch.setattr("slipway.cli.setup.stack_ready", lambda _: (None, {}))
+    for name in ("file", "is_there"):
+        monkeypatch.setattr(f"slipway.stack.{name}", lambda _: True)
     monkeypatch.setattr("slipway.cli.status._rows", look)
     monkeypatch.setattr("slipway.cli.status.WATCH_SECONDS", 0)
     assert guarded(call("status", "novice", "--watch")) == 130
     assert capsys.readouterr().out.count("novice: 0 hosts") == 2
+
+
+def test_looking_at_a_stack_that_is_not_there_makes_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path / "home"))
+    assert guarded(call("status", "tiny")) == 2
+    assert capsys.readouterr().err == "slipway: stack tiny has no hosts yet; run: ./slipway up tiny\n"
+    assert not (tmp_path / "home").exists()
 
 
 def raising(error: BaseException) -> Callable[[], object]:
