@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,20 @@ class Project:
             if ours and "/pulumi-language-python " not in line and "lab/launch.sh" not in line and "nspawn" not in line:
                 found[int(process.name)] = line
         return found
+
+
+@contextmanager
+def standing(project: Project, *hosts: str) -> Iterator[Project]:
+    """Give a project, and take it down at the end, with its hosts and its network even where Pulumi cannot."""
+    try:
+        yield project
+    finally:
+        project.configure()
+        project.pulumi("cancel", "--yes", check=False)
+        project.pulumi("destroy", "--yes", "--skip-preview", check=False)
+        for name in hosts:
+            project.lab(f"host.destroy('{project.network}', '{name}')")
+        project.lab(f"network.destroy('{project.network}')")
 
 
 def abandoned_keys() -> list[Path]:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from slipway import paths, private
+from slipway import paths, private, writing
 from slipway.artifacts import engines
 from slipway.release import Release
 
@@ -132,10 +132,7 @@ def _make_kubernetes_plugin(release: Release) -> None:
     )
     if program.is_file() and not program.is_symlink() and program.read_text() == text:
         return
-    fresh = program.with_name(f".{program.name}.{os.getpid()}")
-    fresh.write_text(text)
-    fresh.chmod(0o755)
-    fresh.rename(program)
+    writing.write(program, text, 0o755)
 
 
 def _make_programs(release: Release) -> None:

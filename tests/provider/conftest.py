@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import box
-from probe import Project
+from probe import Project, standing
 from slipway import paths
 from slipway.fleet.lab import host as lab_host
 from slipway.fleet.lab import network as lab_network
@@ -22,13 +22,8 @@ from slipway.fleet.lab import network as lab_network
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """The stack, not up yet; destroyed at the end."""
     project = Project(tmp_path_factory.mktemp("provider"))
-    yield project
-    project.configure()
-    project.pulumi("cancel", "--yes", check=False)
-    project.pulumi("destroy", "--yes", "--skip-preview", check=False)
-    for running in ("host.destroy('provider-test', 'probe-0')", "host.destroy('provider-test', 'probe-1')"):
-        project.lab(running)
-    project.lab("network.destroy('provider-test')")
+    with standing(project, "probe-0", "probe-1"):
+        yield project
 
 
 @pytest.fixture(scope="package")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from probe import Project
+from probe import Project, standing
 
 pytestmark = [pytest.mark.root, pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -30,14 +30,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         bridge="slipway-test-v",
         playbook="service",
     )
-    project.up()
-    yield project
-    project.configure()
-    project.pulumi("cancel", "--yes", check=False)
-    project.pulumi("destroy", "--yes", "--skip-preview", check=False)
-    for name in HOSTS:
-        project.lab(f"host.destroy('preview-test', '{name}')")
-    project.lab("network.destroy('preview-test')")
+    with standing(project, *HOSTS):
+        project.up()
+        yield project
 
 
 def rows(shown: str) -> dict[str, tuple[str, dict[str, Any]]]:

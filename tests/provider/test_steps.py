@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from probe import Project, wait_for
+from probe import Project, standing, wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -34,12 +34,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         playbook="boots",
         count="1",
     )
-    project.up()
-    yield project
-    project.configure()
-    project.pulumi("cancel", "--yes", check=False)
-    project.pulumi("destroy", "--yes", "--skip-preview", check=False)
-    project.lab(f"host.destroy('steps-test', '{HOST}'); network.destroy('steps-test')")
+    with standing(project, HOST):
+        project.up()
+        yield project
 
 
 def entry(project: Project) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from probe import Project, interrupt, wait_for
+from probe import Project, interrupt, standing, wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -33,14 +33,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         mode="waves",
         rollout=ONE_AT_A_TIME,
     )
-    project.up()
-    yield project
-    project.configure()
-    project.pulumi("cancel", "--yes", check=False)
-    project.pulumi("destroy", "--yes", "--skip-preview", check=False)
-    for name in HOSTS:
-        project.lab(f"host.destroy('waves-test', '{name}')")
-    project.lab("network.destroy('waves-test')")
+    with standing(project, *HOSTS):
+        project.up()
+        yield project
 
 
 def writes(project: Project, text: str) -> list[int]:

@@ -110,6 +110,20 @@ deb https://elsewhere.example stable main
     ]
 
 
+def test_on_a_machine_that_is_not_debian_sources_are_those_of_the_base_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "ubuntu", "VERSION_CODENAME": "noble"})
+    with pytest.raises(LabError, match=r"sources.list: is missing, .*; run first: ./slipway up$"):
+        base.sources("debian13")
+    made = base.folder("debian13") / "etc/apt/sources.list"
+    made.parent.mkdir(parents=True)
+    made.write_text("deb http://mirror.example/debian trixie main\n")
+    wanted = f"deb [signed-by={files.KEYRING}] http://mirror.example/debian trixie main\n"
+    assert base.sources("debian13") == {"debian.list": wanted}
+
+
 def test_hosts_take_over_proxies_and_certificates_of_apt_and_nothing_else() -> None:
     dump = """\
 Acquire "";

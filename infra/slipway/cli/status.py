@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -21,19 +19,11 @@ from slipway import stack as stacks
 from slipway import status as states
 from slipway.cli import setup
 from slipway.cli.problems import FAILED, Problem
-from slipway.node.host import places
-from slipway.play import manifest, remote
-from slipway.play.manifest import Manifest
-from slipway.provider.play_inputs import PlayInputs
+from slipway.cli.stacks import Stack
 from slipway.report import store
 from slipway.report.model import WELL
-from slipway.status import Declared, HostStatus, Seen
+from slipway.status import HostStatus
 from slipway.timing import elapsed
-
-Stack = Annotated[str, typer.Argument(help="Name of the stack: stacks/Pulumi.<stack>.yaml.", show_default=True)]
-
-READ_SECONDS = 15.0
-"""How long one host may take to answer."""
 
 WATCH_SECONDS = 5.0
 
@@ -41,10 +31,6 @@ SHOWN = 40
 """Hosts up to which all are shown; of more, only those that are not as declared."""
 
 _STYLES = {"as declared": "green", "running": "cyan", "new": "cyan", "behind": "yellow", "drifted": "yellow"}
-
-_READ = f"""cd {places.STATE} 2>/dev/null || exit 0
-cat manifest.json 2>/dev/null; echo
-[ ! -e run.lock ] || flock --nonblock run.lock true || echo busy"""
 
 
 def status(
@@ -103,66 +89,20 @@ def _watch(look: Callable[[], RenderableType]) -> NoReturn:
 
 
 def _rows(stack: str, environment: dict[str, str]) -> list[HostStatus]:
-    """Read state and hosts.
+    """Return how the hosts of a stack stand.
 
     Raises:
-        Problem: the stack has no hosts.
+        Problem: it has none.
     """
-    plays = [
-        (play, PlayInputs.model_validate(play.inputs, extra="ignore")) for play in stacks.plays(stack, environment)
-    ]
-    declared = [host for play, inputs in plays for host in _declared(play, inputs)]
-    if not declared:
+    from slipway.cli import standing  # SSH and the provider's types: other commands start without them
+
+    if not (rows := standing.rows(stack, environment)):
         raise _nothing(stack)
-    return states.of(declared, asyncio.run(_read([inputs for _, inputs in plays])))
+    return rows
 
 
 def _nothing(stack: str) -> Problem:
     return Problem(f"stack {stack} has no hosts yet; run: ./slipway up {stack}")
-
-
-def _declared(play: stacks.PlayState, inputs: PlayInputs) -> list[Declared]:
-    results, drifted = play.outputs.get("results") or {}, play.outputs.get("drifted") or {}
-    return [
-        Declared(
-            name=host.name,
-            group=host.pool or host.group or play.name,
-            play=play.name,
-            playbook=inputs.playbook,
-            release=inputs.release,
-            digest=inputs.wanted(host),
-            failed=results.get(host.name, {}).get("reason") or "",
-            drift=drifted.get(host.name) or (),
-        )
-        for host in inputs.hosts
-    ]
-
-
-async def _read(plays: list[PlayInputs]) -> dict[str, Seen]:
-    """Read the manifest of every host; hosts that do not answer are no error."""
-    answers = await asyncio.gather(
-        *(
-            remote.run(
-                [host.target() for host in inputs.hosts],
-                _READ,
-                ssh_key=inputs.ssh_key,
-                cancelled=threading.Event(),
-                seconds=READ_SECONDS,
-            )
-            for inputs in plays
-        )
-    )
-    return {name: _seen(reply) for found in answers for name, reply in found.items()}
-
-
-def _seen(reply: remote.Reply) -> Seen:
-    if not reply.ok:
-        return Seen(None, reply.reason)
-    first, _, rest = reply.output.partition("\n")
-    try:
-        return Seen(manifest.parse(first), busy="busy" in rest.split())
-    except manifest.ManifestError as error:
-        return Seen(Manifest(), f"its manifest cannot be read: {error}")
 
 
 def _table(stack: str, rows: list[HostStatus], *, every: bool) -> RenderableType:

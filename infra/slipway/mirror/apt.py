@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pysequoia
 
-from slipway import openpgp, paths
+from slipway import openpgp, paths, writing
 from slipway.artifacts import download
 from slipway.fleet.lab import base, files
 from slipway.mirror.content import File, MirrorError, put, sha256
@@ -246,8 +246,8 @@ def _write_suite(suite: Path, indices: Mapping[str, bytes], key: Key) -> None:
         for name, content in {"Packages": text, "Packages.xz": packed}.items():
             digest = hashlib.sha256(content).hexdigest()
             listed.append(f" {digest} {len(content)} main/binary-{arch}/{name}")
-            _write(index / "by-hash/SHA256" / digest, content)
-            _write(index / name, content)
+            writing.write(index / "by-hash/SHA256" / digest, content)
+            writing.write(index / name, content)
     fields = {
         "Origin": "Slipway",
         "Label": "Slipway mirror",
@@ -259,7 +259,7 @@ def _write_suite(suite: Path, indices: Mapping[str, bytes], key: Key) -> None:
         "Components": "main",
     }
     head = "".join(f"{name}: {value}\n" for name, value in fields.items())
-    _write(suite / "InRelease", key.clear(f"{head}SHA256:\n{chr(10).join(listed)}\n".encode()))
+    writing.write(suite / "InRelease", key.clear(f"{head}SHA256:\n{chr(10).join(listed)}\n".encode()))
 
 
 def faults(suite: Path, key: pysequoia.Cert) -> list[str]:
@@ -279,10 +279,3 @@ def faults(suite: Path, key: pysequoia.Cert) -> list[str]:
         elif (got := sha256(index)) != digest:
             found.append(f"{index}: wanted sha256 {digest}, got {got}")
     return found
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_bytes(content)
-    fresh.replace(path)

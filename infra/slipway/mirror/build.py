@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from slipway import paths
+from slipway import paths, writing
 from slipway.artifacts import download, engines
 from slipway.artifacts import images as made_images
 from slipway.artifacts.progress import Progress
@@ -68,11 +68,8 @@ def build(release: Release, targets: Sequence[Target], folder: Path, progress: P
         )
         data = (content.model_dump_json(indent=1) + "\n").encode()
         place = folder / list_path(release.id)
-        place.parent.mkdir(exist_ok=True)
-        for path, written in ((place.with_name(f"{place.name}.asc"), signer.detached(data)), (place, data)):
-            fresh = path.with_name(f".{path.name}.new")
-            fresh.write_bytes(written)
-            fresh.replace(path)
+        writing.write(place.with_name(f"{place.name}.asc"), signer.detached(data))
+        writing.write(place, data)
     return Built(content, signer)
 
 

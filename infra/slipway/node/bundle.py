@@ -16,7 +16,6 @@ import io
 import json
 import os
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -25,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from slipway import paths
+from slipway import paths, writing
 from slipway.node import role_meta
 from slipway.node import slim as slim_module
 
@@ -159,7 +158,7 @@ def _runtime() -> Bundle:
     except (OSError, ValueError, TypeError):
         pass  # no note yet, or a torn one: make the bundle again
     made = _store(_runtime_files())
-    _write(note, json.dumps(asdict(made)).encode())
+    writing.write(note, json.dumps(asdict(made)).encode())
     return made
 
 
@@ -307,9 +306,9 @@ def _store(files: Mapping[str, bytes]) -> Bundle:
     data = pack(files)
     digest = hashlib.sha256(data).hexdigest()
     archive = folder / f"{digest}.tar.gz"
-    _write(archive, data)
+    writing.write(archive, data)
     made = Bundle(digest=digest, path=str(archive))
-    _write(note, json.dumps(asdict(made)).encode())
+    writing.write(note, json.dumps(asdict(made)).encode())
     return made
 
 
@@ -333,12 +332,3 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 def _parents(names: Iterable[str]) -> set[str]:
     return {str(folder) for name in names for folder in PurePosixPath(name).parents if str(folder) != "."}
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: two runs at once may do the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as new:
-        new.write(data)
-    Path(new.name).chmod(0o644)
-    Path(new.name).replace(path)

@@ -5,13 +5,11 @@ A report is written anew whenever a wave begins, whole or not at all: what a run
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pydantic
 
-from slipway import paths
-from slipway.report import page as pages
+from slipway import paths, writing
 from slipway.report.model import RunReport
 
 KEPT = 50
@@ -37,7 +35,7 @@ def write(report: RunReport, *, page: bool = True) -> Path:
     into = folder(report.stack)
     into.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = into / f"{report.started.replace(':', '').replace('-', '')}-{report.pid}.json"
-    _write(path, report.model_dump_json(indent=1))
+    writing.write(path, report.model_dump_json(indent=1), 0o600)
     if page:
         write_page(path, report)
     for old in every(report.stack)[KEPT:]:
@@ -48,8 +46,10 @@ def write(report: RunReport, *, page: bool = True) -> Path:
 
 def write_page(path: Path, report: RunReport) -> Path:
     """Make the page of a report that is kept in `path`, and return its file."""
+    from slipway.report import page as pages  # a provider that only looks needs no templates
+
     into = path.with_suffix(".html")
-    _write(into, pages.render(report))
+    writing.write(into, pages.render(report), 0o600)
     return into
 
 
@@ -80,14 +80,3 @@ def read(path: Path) -> RunReport:
     except (OSError, pydantic.ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a report of this version"
         raise ReportError(f"{path}: {reason}") from None
-
-
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".new-", delete=False) as new:
-        try:
-            new.write(text)  # mode 0600
-            new.flush()
-        except OSError:  # a full disk; nobody else would take it away
-            Path(new.name).unlink()
-            raise
-    Path(new.name).replace(path)

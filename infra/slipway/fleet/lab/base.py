@@ -213,13 +213,20 @@ def _carry_apt(system: Os, tree: Path) -> None:
 
 
 def sources(os_name: str) -> dict[str, str]:
-    """Return the apt sources that hosts of an OS have: this machine's own, else Debian's: file name → content.
+    """Return the apt sources that hosts of an OS have: this machine's own, else debootstrap's: file name → content.
 
     Raises:
-        LabError: no such OS.
+        LabError: no such OS; or this machine is not Debian, and the base tree, which has its sources, is not made yet.
     """
     system = _os(os_name)
-    return _sources(system) or {"debian.list": files.debian_sources(system.suite)}
+    if own := _sources(system):
+        return own
+    made = folder(os_name) / "etc/apt/sources.list"
+    if not made.is_file():
+        raise LabError(
+            f"{made}: is missing, and this machine has no Debian sources of its own; run first: ./slipway up"
+        )
+    return {"debian.list": files.adapt_one_line(made.read_text(), system.suite, system.suite)}
 
 
 def _sources(system: Os) -> dict[str, str]:

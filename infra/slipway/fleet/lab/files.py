@@ -126,14 +126,6 @@ def adapt_deb822(text: str, codename: str, suite: str) -> str:
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def debian_sources(suite: str) -> str:
-    """Return Debian's own servers as a one-line apt source list, for machines that are not Debian."""
-    address, signed = "http://deb.debian.org", f"[signed-by={KEYRING}]"
-    lines = [f"{address}/debian {suite}", f"{address}/debian {suite}-updates"]
-    lines.append(f"{address}/debian-security {suite}-security")
-    return "".join(f"deb {signed} {line} main\n" for line in lines)
-
-
 _CARRIED = re.compile(
     r"^Acquire::(https?|ftp)::|^Acquire::(Retries|ForceIPv4|ForceIPv6|Check-Valid-Until|Check-Date)\b"
 )

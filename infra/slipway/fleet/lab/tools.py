@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ import filelock
 
 from slipway import paths
 from slipway.fleet.lab.errors import LabError
+from slipway.writing import write as write
 
 Progress = Callable[[str], None]
 """Takes one line about what is being done now."""
@@ -57,20 +56,6 @@ def lock(name: str, *, waiting: Progress = silent) -> Iterator[None]:
         yield
     finally:
         held.release()
-
-
-def write(path: Path, content: str | bytes, mode: int = 0o644) -> None:
-    """Write a whole file or nothing; missing folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            os.fchmod(file.fileno(), mode)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def remove_tree(path: Path) -> None:
