@@ -6,6 +6,8 @@ import json
 import pytest
 
 from slipway import stack, status
+from slipway.cli import standing
+from slipway.play import remote
 from slipway.play.manifest import Entry, Manifest
 from slipway.status import Declared, Seen
 
@@ -103,6 +105,25 @@ def test_counts_put_the_worst_first():
         {"a": seen(), "b": Seen(None, "gone"), "c": seen()},
     )
     assert list(status.counts(rows).items()) == [("unreachable", 1), ("as declared", 2)]
+
+
+def test_hosts_that_an_update_changed_before_another_failed_are_as_declared(monkeypatch):
+    """Pulumi keeps the inputs of the update before when some hosts failed."""
+    hosts = [{"name": name, "address": "::1", "host_key": "ssh-ed25519 AAAA"} for name in ("done", "left")]
+    old = {"playbook": "node", "hosts": hosts, "digest": "d", "release": "lab", "ssh_key": "k"}
+    results = {
+        "done": {"ok": True, "digest": "e" * 64},
+        "left": {"ok": False, "digest": "f" * 64, "reason": "deferred: not drained"},
+    }
+    entry = {"version": 1, "playbooks": {"node": {**dataclasses.asdict(ENTRY), "digest": "e" * 64, "roles": {}}}}
+
+    async def run(targets, script, **options):
+        return {target.name: remote.Reply(ok=True, output=json.dumps(entry)) for target in targets}
+
+    monkeypatch.setattr(stack, "plays", lambda name, environment: [stack.PlayState("gpu", old, {"results": results})])
+    monkeypatch.setattr(remote, "run", run)
+    states = {row.name: (row.state, row.reason) for row in standing.rows("s", {})}
+    assert states == {"done": ("as declared", ""), "left": ("behind", "deferred: not drained")}
 
 
 def test_plays_of_an_exported_state(tmp_path, monkeypatch):

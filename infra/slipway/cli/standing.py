@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from slipway import stack as stacks
 from slipway import status
 from slipway.play import manifest, reading, remote
 from slipway.play.manifest import Manifest
-from slipway.provider.play_inputs import PlayInputs
+from slipway.provider.play_inputs import PlayHost, PlayInputs
 from slipway.status import Declared, HostStatus, Seen
 
 READ_SECONDS = 15.0
@@ -38,12 +40,17 @@ def _declared(play: stacks.PlayState, inputs: PlayInputs) -> list[Declared]:
             play=play.name,
             playbook=inputs.playbook,
             release=inputs.release,
-            digest=inputs.wanted(host),
+            digest=_wanted(host, inputs, results.get(host.name, {})),
             failed=results.get(host.name, {}).get("reason") or "",
             drift=drifted.get(host.name) or (),
         )
         for host in inputs.hosts
     ]
+
+
+def _wanted(host: PlayHost, inputs: PlayInputs, result: Mapping[str, Any]) -> str:
+    """Return the digest a host should be at: Pulumi keeps old inputs, but new results, when others failed."""
+    return str(result["digest"]) if result.get("ok") and result.get("digest") else inputs.wanted(host)
 
 
 async def _read(plays: list[PlayInputs]) -> dict[str, Seen]:
